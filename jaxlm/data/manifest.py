@@ -1,0 +1,133 @@
+"""The manifest of a tokenized corpus: what `data_tools` writes and the loader checks.
+
+`manifest.json` lies beside the shards and the tokenizer; its paths are relative to it. It is the
+whole contract between the two halves. Standard library only.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+VERSION = 1
+Split = Literal["train", "heldout"]
+
+
+class ManifestError(ValueError):
+    """A corpus that cannot be trained on: names the file, what was found and what was expected."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One ArrayRecord file; a record is one chunk of `chunk_tokens + 1` little-endian ids."""
+
+    path: str
+    """Relative to the manifest."""
+    source: str
+    type: str
+    split: Split
+    chunks: int
+    tokens: int
+    """Targets in the shard, without padding: each token of a document and its boundary counts once."""
+    text_bytes: int
+    """UTF-8 bytes of the documents in it."""
+    file_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A corpus. `chunk_tokens` new tokens a record; the last token of a chunk starts the next."""
+
+    version: int
+    tokenizer: str
+    """Path of the tokenizer model, relative to the manifest."""
+    tokenizer_hash: str
+    vocab_size: int
+    """True vocabulary: every id in a shard is below it."""
+    bos_id: int
+    """The boundary token: it starts each document, and weighs nothing as a target."""
+    pad_id: int
+    """Fills the tail of a shard; weighs nothing as a target."""
+    dtype: Literal["uint16", "uint32"]
+    chunk_tokens: int
+    shards: tuple[Shard, ...]
+    recipe: Mapping[str, Any]
+    """The resolved recipe that built it."""
+    counts: Mapping[str, Any]
+    """Documents read, kept and dropped by rule, a source; for the report."""
+
+    def sources(self, split: Split) -> dict[str, list[Shard]]:
+        """Source name -> its shards of one split, in the manifest's order."""
+        found: dict[str, list[Shard]] = {}
+        for shard in self.shards:
+            if shard.split == split:
+                found.setdefault(shard.source, []).append(shard)
+        return found
+
+    def fingerprint(self) -> str:
+        """Hash of all that decides which token ids lie where: 16 hex digits.
+
+        Paths, the recipe's wording and the counts are left out: a moved corpus is the same one.
+        """
+        shards = [(s.source, s.type, s.split, s.chunks, s.tokens, s.sha256) for s in self.shards]
+        ids = (self.tokenizer_hash, self.vocab_size, self.bos_id, self.pad_id)
+        data = json.dumps([self.version, ids, self.dtype, self.chunk_tokens, shards])
+        return hashlib.sha256(data.encode()).hexdigest()[:16]
+
+
+def save(manifest: Manifest, path: Path) -> None:
+    """Writes `path` whole or not at all."""
+    temporary = path.with_name(path.name + ".tmp")
+    data = json.dumps(dataclasses.asdict(manifest), ensure_ascii=False, indent=1)
+    temporary.write_text(data + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def load(path: Path) -> Manifest:
+    """Reads a manifest; `ManifestError` if it is missing, of another version or not whole."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ManifestError(
+            f"{path}: no such manifest; build the corpus first (python -m data_tools build)"
+        ) from None
+    except json.JSONDecodeError as e:
+        raise ManifestError(f"{path}: not a manifest, JSON breaks at line {e.lineno}") from None
+    if data.get("version") != VERSION:
+        raise ManifestError(
+            f"{path}: version {data.get('version')}, this code reads {VERSION}; build it again"
+        )
+    try:
+        shards = tuple(Shard(**s) for s in data.pop("shards"))
+        return Manifest(shards=shards, **data)
+    except (TypeError, KeyError) as e:
+        raise ManifestError(f"{path}: not a whole manifest: {e}") from None
+
+
+def check_files(manifest: Manifest, root: Path) -> None:
+    """Every shard present and of its recorded size; cheap, done at each start."""
+    for shard in manifest.shards:
+        path = root / shard.path
+        if not path.is_file():
+            raise ManifestError(f"{path}: shard is missing; restore it or build the corpus again")
+        if path.stat().st_size != shard.file_bytes:
+            raise ManifestError(
+                f"{path}: {path.stat().st_size} bytes, the manifest says {shard.file_bytes}; "
+                "the shard is damaged or was replaced: restore it or build the corpus again"
+            )
+
+
+def verify(manifest: Manifest, root: Path) -> Iterator[tuple[Shard, bool]]:
+    """Yields (shard, its sha256 agrees), reading every byte."""
+    for shard in manifest.shards:
+        yield shard, sha256(root / shard.path) == shard.sha256
+
+
+def sha256(path: Path) -> str:
+    """Hex digest of a file's content."""
+    with path.open("rb") as f:
+        return hashlib.file_digest(f, "sha256").hexdigest()

@@ -1,0 +1,260 @@
+"""Typed configuration: frozen dataclasses in, a locked ConfigDict to edit, frozen dataclasses out.
+
+A config class is a frozen dataclass whose fields are made by `fixed`, `recorded`, `free` or
+`section`, each with a docstring under it. `schema(cls)` gives the locked ConfigDict that a file in
+`configs/` edits; `parse(cls, config)` rebuilds the dataclass, checking every type. `load` does both
+for a config file and its command-line overrides. Every error is a `ConfigError` that names the
+dotted path, the value and what is allowed.
+"""
+
+import ast
+import dataclasses
+import difflib
+import importlib.util
+import inspect
+import json
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from ml_collections import ConfigDict
+
+ResumeRule = Literal["fixed", "recorded", "free"]
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used: names the dotted path, the value and the remedy."""
+
+
+def fixed[T](default: T) -> T:
+    """A field that a resumed run may not change."""
+    return cast(T, dataclasses.field(default=default, metadata={"resume": "fixed"}))
+
+
+def recorded[T](default: T) -> T:
+    """A field that a resumed run may change; the change is written to `history.jsonl`."""
+    return cast(T, dataclasses.field(default=default, metadata={"resume": "recorded"}))
+
+
+def free[T](default: T) -> T:
+    """A field that does not touch the result of a run."""
+    return cast(T, dataclasses.field(default=default, metadata={"resume": "free"}))
+
+
+def section[T](cls: type[T]) -> T:
+    """A nested config class, with its own defaults."""
+    return cast(T, dataclasses.field(default_factory=cls))
+
+
+# ---- dataclass -> ConfigDict ---------------------------------------------------------------------
+
+
+def schema(cls: type) -> ConfigDict:
+    """The defaults of `cls` as a locked ConfigDict: a new key in it raises."""
+    config = ConfigDict(convert_dict=False)
+    for f in dataclasses.fields(cls):
+        default = f.default_factory() if callable(f.default_factory) else f.default
+        if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
+            raise TypeError(f"{cls.__name__}.{f.name} has no default; a config field needs one")
+        nested = dataclasses.is_dataclass(default)
+        with config.ignore_type():
+            config[f.name] = schema(type(default)) if nested else default
+    return config.lock()
+
+
+def to_dict(value: Any) -> Any:
+    """A parsed config as plain data for JSON: dataclasses to dicts, tuples to lists."""
+    if dataclasses.is_dataclass(value):
+        return {f.name: to_dict(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, tuple | list):
+        return [to_dict(v) for v in value]
+    if isinstance(value, Mapping):
+        return {k: to_dict(v) for k, v in value.items()}
+    return value
+
+
+# ---- ConfigDict -> dataclass ---------------------------------------------------------------------
+
+
+def parse[T](cls: type[T], config: Mapping[str, Any], path: str = "config") -> T:
+    """Rebuilds `cls` from a ConfigDict or a plain mapping; every key and type is checked.
+
+    Missing keys take their defaults. Raises `ConfigError` with the dotted path.
+    """
+    hints = typing.get_type_hints(cls)
+    unknown = [key for key in config if key not in hints]
+    if unknown:
+        raise ConfigError(_unknown(f"{path}.{unknown[0]}", unknown[0], list(hints)))
+    values = {key: _convert(hints[key], value, f"{path}.{key}") for key, value in config.items()}
+    try:
+        return cls(**values)
+    except ConfigError:
+        raise
+    except (ValueError, TypeError) as e:
+        raise ConfigError(f"{path}: {e}") from None
+
+
+def _convert(hint: Any, value: Any, path: str) -> Any:
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if dataclasses.is_dataclass(hint):
+        if isinstance(value, cast(type, hint)):
+            return value
+        if isinstance(value, Mapping):
+            return parse(cast(type, hint), value, path)
+    elif origin is Literal:
+        if value in args:
+            return value
+        raise ConfigError(f"{path}={value!r}: must be one of {', '.join(map(repr, args))}")
+    elif origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in args:
+            return None
+        inner = [a for a in args if a is not type(None)]
+        return _convert(inner[0], value, path)
+    elif origin is tuple and isinstance(value, list | tuple):
+        if len(args) == 2 and args[1] is Ellipsis:
+            return tuple(_convert(args[0], v, f"{path}[{i}]") for i, v in enumerate(value))
+        if len(args) == len(value):
+            return tuple(
+                _convert(a, v, f"{path}[{i}]")
+                for i, (a, v) in enumerate(zip(args, value, strict=True))
+            )
+    elif hint is Any or (origin in (dict, Mapping) and isinstance(value, Mapping)):
+        return value
+    elif hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    elif hint in (int, str, bool) and type(value) is hint:
+        return value
+    raise ConfigError(f"{path}={value!r}: must be {_type_name(hint)}")
+
+
+def _type_name(hint: Any) -> str:
+    return hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
+
+
+def _unknown(path: str, name: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return f"{path}: unknown field; {hint}fields here: {', '.join(known)}"
+
+
+# ---- files and overrides -------------------------------------------------------------------------
+
+
+def load[T](cls: type[T], path: str | Path, overrides: Sequence[str] = ()) -> T:
+    """The config of a `.py` file (its `get_config()`) or of a saved `.json`, with overrides.
+
+    `overrides` are strings `a.b=value`; the value is read by the field's type.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ConfigError(f"--config={path}: no such file")
+    if path.suffix == ".json":
+        config = schema(cls)
+        _merge(config, json.loads(path.read_text(encoding="utf-8")), "config")
+    else:
+        config = _run_config_file(path)
+    for override in overrides:
+        _apply(cls, config, override)
+    return parse(cls, config)
+
+
+def _run_config_file(path: Path) -> ConfigDict:
+    spec = importlib.util.spec_from_file_location(f"config_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"--config={path}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        get_config = getattr(module, "get_config", None)
+        if get_config is None:
+            raise ConfigError(f"--config={path}: the file defines no get_config()")
+        return get_config()
+    except ConfigError:
+        raise
+    except Exception as e:
+        where = [f for f in inspect.getinnerframes(e.__traceback__) if f.filename == str(path)]
+        line = where[-1].lineno if where else "?"
+        message = str(e.args[0]) if e.args else type(e).__name__
+        raise ConfigError(f"{path}:{line}: {message}") from e
+
+
+def _merge(config: ConfigDict, values: Mapping[str, Any], path: str) -> None:
+    for key, value in values.items():
+        if key not in config:
+            raise ConfigError(_unknown(f"{path}.{key}", key, list(config)))
+        if isinstance(config[key], ConfigDict):
+            _merge(config[key], value, f"{path}.{key}")
+        else:
+            with config.ignore_type():
+                config[key] = value
+
+
+def _apply(cls: type, config: ConfigDict, override: str) -> None:
+    dotted, equals, text = override.partition("=")
+    if not equals:
+        raise ConfigError(f"--config.{override}: write --config.{dotted}=VALUE")
+    *parents, name = dotted.split(".")
+    path = "config"
+    for parent in parents:
+        hint = _field_type(cls, parent, path)
+        path = f"{path}.{parent}"
+        if not dataclasses.is_dataclass(hint):
+            raise ConfigError(f"{path}: is a value, it has no field {name!r}")
+        cls, config = cast(type, hint), config[parent]
+    hint = _field_type(cls, name, path)
+    path = f"{path}.{name}"
+    if dataclasses.is_dataclass(hint):
+        raise ConfigError(f"{path}={text}: is a section; set one of its fields")
+    with config.ignore_type():
+        config[name] = _convert(hint, _read(hint, text), path)
+
+
+def _field_type(cls: type, name: str, path: str) -> Any:
+    hints = typing.get_type_hints(cls)
+    if name not in hints:
+        raise ConfigError(_unknown(f"{path}.{name}", name, list(hints)))
+    return hints[name]
+
+
+def _read(hint: Any, text: str) -> Any:
+    args = typing.get_args(hint)
+    if hint is str or (type(None) in args and str in args and text != "None"):
+        return text
+    if typing.get_origin(hint) is Literal and text in args:
+        return text
+    try:
+        return ast.literal_eval({"true": "True", "false": "False"}.get(text, text))
+    except (ValueError, SyntaxError):
+        return text
+
+
+# ---- what a resume may change, and what --help prints --------------------------------------------
+
+
+def changes(
+    cls: type, old: Mapping[str, Any], new: Any, path: str = ""
+) -> Iterator[tuple[str, Any, Any, ResumeRule]]:
+    """Yields (dotted path, old value, new value, resume rule) where a saved config differs.
+
+    `old` is plain data as written by `to_dict`, `new` a parsed config of `cls`.
+    """
+    for f in dataclasses.fields(cls):
+        here, value = f"{path}{f.name}", getattr(new, f.name)
+        before = old.get(f.name)
+        if dataclasses.is_dataclass(value) and "resume" not in f.metadata:
+            yield from changes(type(value), before or {}, value, f"{here}.")
+        elif before != to_dict(value):
+            yield here, before, to_dict(value), f.metadata["resume"]
+
+
+def docs(cls: type) -> dict[str, str]:
+    """Field name -> the docstring under it, read from the source of `cls`."""
+    body = cast(ast.ClassDef, ast.parse(inspect.getsource(cls)).body[0]).body
+    found = {}
+    for field, doc in zip(body, body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(doc, ast.Expr):
+            name = cast(ast.Name, field.target).id
+            found[name] = inspect.cleandoc(str(ast.literal_eval(doc.value)))
+    return found
