@@ -12,6 +12,7 @@ import dataclasses
 import difflib
 import importlib.util
 import inspect
+import itertools
 import json
 import types
 import typing
@@ -78,7 +79,7 @@ def to_dict(value: Any) -> Any:
 # ---- ConfigDict -> dataclass ---------------------------------------------------------------------
 
 
-def parse[T](cls: type[T], config: Mapping[str, Any], path: str = "config") -> T:
+def parse[T](cls: type[T], config: Mapping[str, Any] | ConfigDict, path: str = "config") -> T:
     """Rebuilds `cls` from a ConfigDict or a plain mapping; every key and type is checked.
 
     Missing keys take their defaults. Raises `ConfigError` with the dotted path.
@@ -101,7 +102,7 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
     if dataclasses.is_dataclass(hint):
         if isinstance(value, cast(type, hint)):
             return value
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping | ConfigDict):
             return parse(cast(type, hint), value, path)
     elif origin is Literal:
         if value in args:
@@ -253,7 +254,7 @@ def docs(cls: type) -> dict[str, str]:
     """Field name -> the docstring under it, read from the source of `cls`."""
     body = cast(ast.ClassDef, ast.parse(inspect.getsource(cls)).body[0]).body
     found = {}
-    for field, doc in zip(body, body[1:], strict=False):
+    for field, doc in itertools.pairwise(body):
         if isinstance(field, ast.AnnAssign) and isinstance(doc, ast.Expr):
             name = cast(ast.Name, field.target).id
             found[name] = inspect.cleandoc(str(ast.literal_eval(doc.value)))

@@ -31,7 +31,7 @@ class Shard:
     split: Split
     chunks: int
     tokens: int
-    """Targets in the shard, without padding: each token of a document and its boundary counts once."""
+    """Targets in the shard, without padding: every token but the BOS that start documents."""
     text_bytes: int
     """UTF-8 bytes of the documents in it."""
     file_bytes: int

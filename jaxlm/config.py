@@ -1,0 +1,363 @@
+"""The configuration of a training run: one frozen dataclass a section, every field documented.
+
+Durations are strings with a unit, "300 steps", "4e9 tokens" or "1200 rows" (sequences); the clock
+of a run counts rows, and `Config.rows` converts. No JAX here.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from jaxlm import schema as _schema
+from jaxlm.schema import ConfigError, fixed, free, recorded, section
+
+VOCAB_MULTIPLE = 128
+"""Vocabulary rows are padded to a multiple of this, so that every mesh can split them."""
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A decoder-only transformer."""
+
+    block: str = fixed("transformer")
+    """Kind of layer: a key of `jaxlm.models.BLOCKS`."""
+    vocab_size: int = fixed(32_000)
+    """True vocabulary of the tokenizer."""
+    d_model: int = fixed(512)
+    """Width of the residual stream."""
+    n_layers: int = fixed(8)
+    """Number of layers."""
+    n_heads: int = fixed(8)
+    """Query heads."""
+    n_kv_heads: int = fixed(4)
+    """Key and value heads; divides `n_heads`."""
+    head_dim: int | None = fixed(None)
+    """Width of a head; None is `d_model / n_heads`."""
+    d_ff: int = fixed(1408)
+    """Width of the MLP's hidden layer."""
+    rope_theta: float = fixed(500_000.0)
+    """Base of the rotary embedding's wavelengths."""
+    norm_eps: float = fixed(1e-5)
+    """Added to the mean square in RMSNorm."""
+    qk_norm: bool = fixed(False)
+    """RMSNorm on queries and keys, a head at a time."""
+    tied_embeddings: bool = fixed(False)
+    """The output projection is the transposed input table."""
+    dropout: tuple[tuple[str, float], ...] = recorded(())
+    """Residual dropout as (from, rate) phases: (("0 rows", 0.1), ("900 steps", 0.0))."""
+    compute_dtype: Literal["bfloat16", "float32"] = recorded("bfloat16")
+    """Type of matrix products and activations; parameters, softmax, norms, loss are float32."""
+    layers: Literal["scan", "unroll"] = recorded("scan")
+    """One compiled layer run in a loop, or each layer compiled: faster steps, longer compile."""
+    remat: Literal["none", "dots", "full"] = recorded("none")
+    """What the backward pass recomputes: nothing, all but matrix products, whole layers."""
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "d_model", "n_layers", "n_heads", "n_kv_heads", "d_ff"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)}: must be at least 1")
+        if self.n_heads % self.n_kv_heads:
+            raise ValueError(
+                f"n_heads={self.n_heads} is not a multiple of n_kv_heads={self.n_kv_heads}"
+            )
+        if self.head_dim is None and self.d_model % self.n_heads:
+            raise ValueError(
+                f"d_model={self.d_model} is not a multiple of n_heads={self.n_heads}; set head_dim"
+            )
+        if self.head_size % 2:
+            raise ValueError(f"head_dim={self.head_size}: must be even for rotary embeddings")
+        for start, rate in self.dropout:
+            if not 0.0 <= rate < 1.0:
+                raise ValueError(f"dropout rate {rate} from {start!r}: must be in [0, 1)")
+
+    @property
+    def head_size(self) -> int:
+        """Width of a head."""
+        return self.d_model // self.n_heads if self.head_dim is None else self.head_dim
+
+    @property
+    def padded_vocab(self) -> int:
+        """Rows of the embedding table and columns of the head."""
+        return -(-self.vocab_size // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stretch of training with one mixture of sources."""
+
+    weights: tuple[tuple[str, float], ...] = fixed(())
+    """(source, weight) pairs; weights are relative, 0 leaves a source out."""
+    until: str | None = fixed(None)
+    """Where the stage ends, for example "900 steps"; None is the end of training."""
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Where rows come from and in which order."""
+
+    source: Literal["shards", "synthetic"] = fixed("shards")
+    """Tokenized shards, or rows made up by a formula (no files needed)."""
+    manifest: str = free("")
+    """Path of `manifest.json`; relative to the current directory. Its content is fixed."""
+    seq_len: int = fixed(2048)
+    """Targets in a row; a multiple of the corpus's `chunk_tokens`."""
+    seed: int = fixed(0)
+    """Decides the order of rows."""
+    mixture: tuple[Stage, ...] = fixed(())
+    """Stages of (source weights, until); empty takes each source by its number of rows."""
+    block_rows: int = fixed(1000)
+    """Rows of a mixture block: source counts are exact in each block."""
+    shuffle_window: int = fixed(64 * 2**20)
+    """Bytes within which rows are shuffled, after the shards are; bounds what a cache must hold."""
+    max_epochs: float = recorded(4.0)
+    """A run that would repeat a source more often than this is refused."""
+
+    def __post_init__(self) -> None:
+        for name in ("seq_len", "block_rows", "shuffle_window", "max_epochs"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)}: must be at least 1")
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    """Cross entropy."""
+
+    z_loss: float = recorded(0.0)
+    """Weight of the squared log-normalizer, which keeps logits from drifting; 1e-4 is usual."""
+    vocab_blocks: int = recorded(1)
+    """1 forms the logits whole; more computes them in so many blocks, never whole in memory."""
+
+    def __post_init__(self) -> None:
+        if self.vocab_blocks < 1:
+            raise ValueError(f"vocab_blocks={self.vocab_blocks}: must be at least 1")
+
+
+@dataclass(frozen=True)
+class OptimConfig:
+    """Optimizer and learning rate."""
+
+    name: str = fixed("adamw")
+    """A key of `jaxlm.optim.OPTIMIZERS`."""
+    lr: float = recorded(3e-4)
+    """Peak learning rate."""
+    lr_reference_batch_tokens: float | None = recorded(None)
+    """If set, `lr` holds for this batch size in tokens and is scaled by the square root of ours."""
+    schedule: str = recorded("cosine")
+    """A key of `jaxlm.optim.SCHEDULES`: cosine, wsd (warm-up, stable, decay) or constant."""
+    warmup: str = recorded("0 steps")
+    """Length of the linear warm-up."""
+    decay: str = recorded("0 steps")
+    """Length of the decay at the end of `wsd`."""
+    final_lr: float = recorded(0.1)
+    """Learning rate at the last step, as a share of the peak."""
+    b1: float = recorded(0.9)
+    """Decay of Adam's first moment."""
+    b2: float = recorded(0.95)
+    """Decay of Adam's second moment."""
+    eps: float = recorded(1e-8)
+    """Added to the root of the second moment."""
+    weight_decay: float = recorded(0.1)
+    """Decoupled decay, not on norms and embeddings."""
+    clip_norm: float = recorded(1.0)
+    """Gradients are scaled down to this global norm."""
+
+    def __post_init__(self) -> None:
+        if self.lr <= 0 or self.clip_norm <= 0 or self.eps <= 0:
+            raise ValueError("lr, eps and clip_norm must be above 0")
+        if not (0 <= self.b1 < 1 and 0 <= self.b2 < 1):
+            raise ValueError(f"b1={self.b1}, b2={self.b2}: must be in [0, 1)")
+        if not 0 <= self.final_lr <= 1:
+            raise ValueError(f"final_lr={self.final_lr}: a share of the peak, must be in [0, 1]")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """The run itself."""
+
+    seed: int = fixed(0)
+    """Decides initial parameters and dropout."""
+    batch_size: int = recorded(8)
+    """Rows (sequences) a step, over all devices."""
+    rows_per_device: int | None = recorded(None)
+    """Rows a device takes at once; fewer than its share means accumulation. None is its share."""
+    end: str = recorded("100 steps")
+    """Length of the run; a whole number of batches."""
+
+
+@dataclass(frozen=True)
+class MeshConfig:
+    """How many devices along each axis; one of them may be -1, the rest of the devices."""
+
+    data: int = recorded(1)
+    """Replicas: whole copies of the parameters, each with its rows. Spans slices or nodes."""
+    fsdp: int = recorded(-1)
+    """Devices that share parameters and optimizer state, each with its own rows."""
+    tensor: int = recorded(1)
+    """Devices that split heads, MLP and vocabulary of the same rows."""
+
+    def __post_init__(self) -> None:
+        sizes = (self.data, self.fsdp, self.tensor)
+        if any(n < 1 and n != -1 for n in sizes) or sizes.count(-1) > 1:
+            raise ValueError(
+                f"data={self.data}, fsdp={self.fsdp}, tensor={self.tensor}: "
+                "each at least 1, and at most one of them -1 (the rest of the devices)"
+            )
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """When full checkpoints are saved and which are kept; the last step is always saved."""
+
+    every: str | None = free("1000 steps")
+    """Save each time so much training has passed; None does not."""
+    every_minutes: float | None = free(None)
+    """Save when so many minutes have passed since the last save; agreed among all hosts."""
+    keep: int = free(3)
+    """How many of the newest are kept."""
+    keep_every: int | None = free(None)
+    """Checkpoints of steps that are multiples of this are kept for ever."""
+
+    def __post_init__(self) -> None:
+        if self.keep < 1 or (self.keep_every is not None and self.keep_every < 1):
+            raise ValueError(f"keep={self.keep}, keep_every={self.keep_every}: at least 1")
+        if self.every_minutes is not None and self.every_minutes <= 0:
+            raise ValueError(f"every_minutes={self.every_minutes}: must be above 0")
+
+
+@dataclass(frozen=True)
+class EvaluateConfig:
+    """Held-out loss during training."""
+
+    every: str | None = free("500 steps")
+    """Evaluate each time so much training has passed; None only at the end."""
+    rows: int = free(256)
+    """Held-out rows of each type, at most; 0 takes all of them."""
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """What is written while training."""
+
+    every: str = free("10 steps")
+    """Interval of metrics: a line on the terminal, `metrics.jsonl`, TensorBoard."""
+    tensorboard: bool = free(True)
+    """Whether to write TensorBoard events."""
+    peak_tflops: float | None = free(None)
+    """Peak of one device for model FLOPs utilisation; None looks the device up."""
+
+    def __post_init__(self) -> None:
+        if self.peak_tflops is not None and self.peak_tflops <= 0:
+            raise ValueError(f"peak_tflops={self.peak_tflops}: must be above 0")
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole run."""
+
+    model: ModelConfig = section(ModelConfig)
+    """The network."""
+    data: DataConfig = section(DataConfig)
+    """The rows."""
+    loss: LossConfig = section(LossConfig)
+    """The objective."""
+    optim: OptimConfig = section(OptimConfig)
+    """The optimizer."""
+    train: TrainConfig = section(TrainConfig)
+    """Batch, length, seed."""
+    mesh: MeshConfig = section(MeshConfig)
+    """The devices."""
+    checkpoint: CheckpointConfig = section(CheckpointConfig)
+    """Saving."""
+    evaluate: EvaluateConfig = section(EvaluateConfig)
+    """Evaluation."""
+    log: LogConfig = section(LogConfig)
+    """Metrics."""
+
+    def __post_init__(self) -> None:
+        if self.data.source == "shards" and not self.data.manifest:
+            raise ConfigError(
+                "config.data.manifest is not set: give the path of the corpus's manifest.json, "
+                'or set config.data.source="synthetic"'
+            )
+        if self.train.batch_size < 1:
+            raise ConfigError(f"config.train.batch_size={self.train.batch_size}: at least 1")
+        if self.end % self.train.batch_size or self.end < 1:
+            steps, batch = max(self.end // self.train.batch_size, 1), self.train.batch_size
+            raise ConfigError(
+                f"config.train.end={self.train.end!r} is {self.end} rows, not a whole number of "
+                f'batches of {batch}; use "{steps} steps" or "{steps + 1} steps"'
+            )
+        warmup, decay = self.rows("optim.warmup"), self.rows("optim.decay")
+        if warmup + decay > self.end:
+            raise ConfigError(
+                f"config.optim.warmup={self.optim.warmup!r} and decay={self.optim.decay!r} take "
+                f"{warmup + decay} rows, more than the {self.end} of config.train.end"
+            )
+        for name in ("checkpoint.every", "evaluate.every", "log.every"):
+            if self._field(name) is not None and self.rows(name) < 1:
+                raise ConfigError(f"config.{name}={self._field(name)!r}: must be above 0")
+        self.dropout_phases()
+
+    @property
+    def end(self) -> int:
+        """Length of the run in rows."""
+        return self.rows("train.end")
+
+    @property
+    def batch_tokens(self) -> int:
+        """Targets a step."""
+        return self.train.batch_size * self.data.seq_len
+
+    @property
+    def peak_lr(self) -> float:
+        """`optim.lr`, scaled by the square root of the batch if a reference batch is given."""
+        reference = self.optim.lr_reference_batch_tokens
+        scale = 1.0 if reference is None else (self.batch_tokens / reference) ** 0.5
+        return self.optim.lr * scale
+
+    def rows(self, name: str) -> int:
+        """The duration in the field of this dotted name, in rows."""
+        return self.to_rows(self._field(name), f"config.{name}")
+
+    def to_rows(self, duration: str, path: str) -> int:
+        """A duration ("300 steps", "4e9 tokens", "1200 rows") in rows, rounded down."""
+        number, _, unit = duration.strip().partition(" ")
+        per_unit = {"steps": self.train.batch_size, "rows": 1, "tokens": 1 / self.data.seq_len}
+        try:
+            count = int(number) if number.isdecimal() else float(number)
+        except ValueError:
+            count = -1
+        if unit.strip() not in per_unit or not 0 <= count < 2**62:
+            raise ConfigError(
+                f'{path}={duration!r}: write a number and steps, tokens or rows, as "300 steps"'
+            )
+        if unit.strip() == "tokens":
+            return int(count) // self.data.seq_len
+        rows = count * per_unit[unit.strip()]
+        if rows != int(rows):
+            raise ConfigError(f"{path}={duration!r}: not a whole number")
+        return int(rows)
+
+    def dropout_phases(self) -> tuple[tuple[int, float], ...]:
+        """(first row, rate) of each phase of dropout, in order."""
+        phases = tuple(
+            (self.to_rows(start, "config.model.dropout"), rate)
+            for start, rate in self.model.dropout
+        )
+        if [p[0] for p in phases] != sorted({p[0] for p in phases}):
+            raise ConfigError(f"config.model.dropout={self.model.dropout}: starts must increase")
+        return phases
+
+    def _field(self, name: str) -> str:
+        section_name, field_name = name.split(".")
+        return getattr(getattr(self, section_name), field_name)
+
+
+def schema():
+    """The locked ConfigDict with every default, for files in `configs/` to edit."""
+    return _schema.schema(Config)
+
+
+def load(path: str | Path, overrides: tuple[str, ...] = ()) -> Config:
+    """The config of a file and its `--config.a.b=c` overrides; raises `ConfigError`."""
+    return _schema.load(Config, path, overrides)
