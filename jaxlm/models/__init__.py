@@ -1,0 +1,15 @@
+"""Networks. A new kind of layer is a file with its module, and a line in `BLOCKS`."""
+
+from jaxlm.config import ModelConfig
+from jaxlm.models.block import Block
+from jaxlm.models.transformer import ModelDef
+from jaxlm.schema import ConfigError
+
+BLOCKS = {"transformer": Block}
+
+
+def build(cfg: ModelConfig) -> ModelDef:
+    """The model of a config; no arrays yet."""
+    if cfg.block not in BLOCKS:
+        raise ConfigError(f"config.model.block={cfg.block!r}: must be one of {', '.join(BLOCKS)}")
+    return ModelDef(cfg, BLOCKS[cfg.block])

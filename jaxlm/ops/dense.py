@@ -1,0 +1,32 @@
+"""Every product with a weight matrix: the cast and the sharding pins live here and nowhere else."""
+
+import math
+
+import jax
+from jax import numpy as jnp
+
+from jaxlm.mesh import Axes, constrain
+
+GATHERED = "embed"
+"""The axis that fsdp splits: a weight is stored split along it and gathered to be used."""
+
+
+def dense(x: jax.Array, kernel: jax.Array, axes: Axes, in_dims: int = 1) -> jax.Array:
+    """x [..., *K] times kernel [*K, *N] -> [..., *N], in the type of x.
+
+    `axes` are the kernel's logical axes; its first `in_dims` dimensions are contracted.
+    """
+    n_in = math.prod(kernel.shape[:in_dims])
+    lead = x.shape[: x.ndim - in_dims]
+    w = gather(kernel, axes, x.dtype).reshape(n_in, -1)
+    y = jnp.matmul(x.reshape(*lead, n_in), w)
+    return y.reshape(*lead, *kernel.shape[in_dims:])
+
+
+def gather(kernel: jax.Array, axes: Axes, dtype: jnp.dtype) -> jax.Array:
+    """The kernel cast, then gathered over fsdp; pinned on both sides of the gather.
+
+    With one pin XLA is free to gather first and cast after, twice the bytes.
+    """
+    w = constrain(kernel.astype(dtype), *axes)
+    return constrain(w, *(None if a == GATHERED else a for a in axes))

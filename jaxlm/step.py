@@ -1,0 +1,226 @@
+"""One update and one evaluation, as pure functions of what they are given.
+
+Shapes: B rows of a batch, b rows of a microbatch, T targets a row; a row has T + 1 token ids.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import optax
+from jax import numpy as jnp
+from jax.sharding import Mesh
+
+from jaxlm import loss as loss_lib
+from jaxlm import mesh as mesh_lib
+from jaxlm.config import LossConfig
+from jaxlm.loss import Sums
+from jaxlm.models.block import Dropout
+from jaxlm.models.transformer import ModelDef, Params
+from jaxlm.state import TrainState
+
+
+class Inputs(NamedTuple):
+    """What a row of token ids means; each [B, T]."""
+
+    tokens: jax.Array
+    targets: jax.Array
+    weights: jax.Array
+    """0 where the target is a document's BOS or padding, else 1."""
+    segments: jax.Array
+    """Number of the document inside the row."""
+    positions: jax.Array
+    """Tokens since the document's start, or since the row's start if it began before."""
+
+
+class Controls(NamedTuple):
+    """What the host decides for one step."""
+
+    lr: jax.Array
+    """float32."""
+    dropout: jax.Array
+    """float32, the rate."""
+    position: jax.Array
+    """uint32[2], of the batch's first row."""
+    next_position: jax.Array
+    """uint32[2], of the next batch's first row."""
+    flags: jax.Array
+    """int32 [devices, F], what each process asks for."""
+
+
+class Metrics(NamedTuple):
+    """What a step reports; replicated on all devices."""
+
+    loss: jax.Array
+    """Mean objective, z-loss included."""
+    nll: jax.Array
+    """Mean negative log-likelihood in nats a target."""
+    grad_norm: jax.Array
+    """Global norm before clipping."""
+    weight: jax.Array
+    """Targets that counted."""
+    flags: jax.Array
+    """int32[F]: the maximum over all processes."""
+
+
+@dataclass(frozen=True)
+class StepDef:
+    """All that is fixed when a step is compiled."""
+
+    model: ModelDef
+    optimizer: optax.GradientTransformationExtraArgs
+    loss: LossConfig
+    clip_norm: float
+    seed: int
+    dropout: bool
+    microbatches: int
+    bos_id: int
+    pad_id: int
+
+
+def read_rows(rows_BT1: jax.Array, bos_id: int, pad_id: int) -> Inputs:
+    """Derives everything from token ids [B, T + 1]."""
+    rows_BT1 = rows_BT1.astype(jnp.int32)
+    tokens_BT, targets_BT = rows_BT1[:, :-1], rows_BT1[:, 1:]
+    start_BT = tokens_BT == bos_id
+    index_BT = jnp.broadcast_to(jnp.arange(tokens_BT.shape[1]), tokens_BT.shape)
+    since_BT = jax.lax.cummax(jnp.where(start_BT, index_BT, 0), axis=1)
+    counts_BT = (targets_BT != bos_id) & (targets_BT != pad_id)
+    return Inputs(
+        tokens_BT,
+        targets_BT,
+        counts_BT.astype(jnp.float32),
+        jnp.cumsum(start_BT.astype(jnp.int32), axis=1),
+        index_BT - since_BT,
+    )
+
+
+def row_keys(seed: int, position: jax.Array, index_B: jax.Array) -> jax.Array:
+    """A random key for each row from its own position, whatever the batch or mesh."""
+    low_B = position[1] + index_B.astype(jnp.uint32)
+    high_B = position[0] + (low_B < position[1]).astype(jnp.uint32)
+    fold = jax.vmap(jax.random.fold_in)
+    return jax.vmap(lambda high, low: jax.random.fold_in(_fold(seed, high), low))(high_B, low_B)
+
+
+def _fold(seed: int, high: jax.Array) -> jax.Array:
+    return jax.random.fold_in(jax.random.key(seed), high)
+
+
+def objective(
+    params: Params, step: StepDef, rows_BT1: jax.Array, dropout: Dropout | None
+) -> tuple[jax.Array, Sums]:
+    """The undivided loss of some rows, and its sums."""
+    inputs = read_rows(rows_BT1, step.bos_id, step.pad_id)
+    hidden_BTD = step.model.hidden(
+        params, inputs.tokens, inputs.segments, inputs.positions, dropout
+    )
+    tokens = loss_lib.token_loss(
+        hidden_BTD,
+        *step.model.head(params),
+        inputs.targets,
+        step.model.cfg.vocab_size,
+        step.loss.vocab_blocks,
+    )
+    sums = loss_lib.sums(tokens, inputs.weights, step.loss)
+    return sums.loss, sums
+
+
+def gradients(
+    params: Params, step: StepDef, rows_BT1: jax.Array, dropout: Dropout | None
+) -> tuple[Params, Sums]:
+    """Undivided gradients and sums of a batch, accumulated over its microbatches in float32."""
+    differentiate = jax.grad(objective, has_aux=True)
+    if step.microbatches == 1:
+        return differentiate(params, step, rows_BT1, dropout)
+
+    def body(total: tuple[Params, Sums], part: tuple) -> tuple[tuple[Params, Sums], None]:
+        rows_bT1, keys_b = part
+        own = None if dropout is None else Dropout(keys_b, dropout.rate)
+        return jax.tree.map(jnp.add, total, differentiate(params, step, rows_bT1, own)), None
+
+    keys_B = None if dropout is None else dropout.keys_B
+    parts = jax.tree.map(lambda x: _split(x, step.microbatches), (rows_BT1, keys_B))
+    zero = jnp.zeros((), jnp.float32)
+    start = (jax.tree.map(jnp.zeros_like, params), Sums(zero, zero, zero))
+    return jax.lax.scan(body, start, parts)[0]
+
+
+def _split(x: jax.Array, microbatches: int) -> jax.Array:
+    """[B, ...] -> [microbatches, b, ...], each device keeping its own rows."""
+    ambient = jax.sharding.get_abstract_mesh()
+    ways = 1 if ambient.empty else ambient.shape["data"] * ambient.shape["fsdp"]
+    rows = x.shape[0] // (ways * microbatches)
+    x = x.reshape(ways, microbatches, rows, *x.shape[1:]).swapaxes(0, 1)
+    return x.reshape(microbatches, ways * rows, *x.shape[3:])
+
+
+def train_step(
+    step: StepDef, state: TrainState, rows_BT1: jax.Array, controls: Controls
+) -> tuple[TrainState, Metrics]:
+    """One update. The mean is over the targets of the whole batch, divided once."""
+    dropout = None
+    if step.dropout:
+        index_B = jnp.arange(rows_BT1.shape[0])
+        dropout = Dropout(row_keys(step.seed, controls.position, index_B), controls.dropout)
+    grads, sums = gradients(state.params, step, rows_BT1, dropout)
+    weight = jnp.maximum(sums.weight, 1.0)
+    grads = jax.tree.map(lambda g: g / weight, grads)
+    norm = optax.global_norm(grads)
+    clip = jnp.minimum(1.0, step.clip_norm / jnp.maximum(norm, 1e-30))
+    grads = jax.tree.map(lambda g: g * clip, grads)
+    updates, opt_state = step.optimizer.update(
+        grads, state.opt_state, state.params, lr=controls.lr
+    )
+    params = jax.tree.map(jnp.add, state.params, updates)
+    flags = controls.flags.max(axis=0)
+    metrics = Metrics(sums.loss / weight, sums.nll / weight, norm, sums.weight, flags)
+    return TrainState(state.step + 1, controls.next_position, params, opt_state), metrics
+
+
+def compile_train_step(
+    step: StepDef, mesh: Mesh, where: TrainState
+) -> Callable[[TrainState, jax.Array, Controls], tuple[TrainState, Metrics]]:
+    """`train_step` compiled for a mesh; the state given is donated."""
+    return jax.jit(
+        lambda state, rows_BT1, controls: train_step(step, state, rows_BT1, controls),
+        out_shardings=(where, mesh_lib.replicated(mesh)),
+        donate_argnums=0,
+    )
+
+
+class EvalSums(NamedTuple):
+    """Sums over the counted targets of some held-out rows."""
+
+    nll: jax.Array
+    weight: jax.Array
+    text_bytes: jax.Array
+    """UTF-8 bytes that the targets stand for."""
+
+
+def eval_step(
+    step: StepDef, params: Params, rows_BT1: jax.Array, piece_bytes_V: jax.Array
+) -> EvalSums:
+    """Sums of some rows, without dropout or z-loss."""
+    inputs = read_rows(rows_BT1, step.bos_id, step.pad_id)
+    hidden_BTD = step.model.hidden(params, inputs.tokens, inputs.segments, inputs.positions)
+    tokens = loss_lib.token_loss(
+        hidden_BTD,
+        *step.model.head(params),
+        inputs.targets,
+        step.model.cfg.vocab_size,
+        step.loss.vocab_blocks,
+    )
+    text_bytes = (piece_bytes_V[inputs.targets] * inputs.weights).sum()
+    return EvalSums((tokens.nll_BT * inputs.weights).sum(), inputs.weights.sum(), text_bytes)
+
+
+def compile_eval_step(
+    step: StepDef, mesh: Mesh
+) -> Callable[[Params, jax.Array, jax.Array], EvalSums]:
+    """`eval_step` compiled for a mesh."""
+    return jax.jit(
+        lambda params, rows_BT1, piece_bytes_V: eval_step(step, params, rows_BT1, piece_bytes_V),
+        out_shardings=mesh_lib.replicated(mesh),
+    )
