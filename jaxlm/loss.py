@@ -11,6 +11,7 @@ from jax import numpy as jnp
 from jaxlm.config import LossConfig
 from jaxlm.mesh import Axes, constrain
 from jaxlm.ops.dense import dense, gather
+from jaxlm.schema import ConfigError
 
 PADDED = -1e30
 """Logit of a row of the vocabulary that stands for no token; finite, so that it has a gradient."""
@@ -31,25 +32,30 @@ class Sums(NamedTuple):
     weight: jax.Array
 
 
+def check_blocks(vocab_blocks: int, padded_vocab: int, tensor: int) -> None:
+    """`ConfigError` if the padded vocabulary cannot be cut so, over `tensor` shards."""
+    if padded_vocab % (vocab_blocks * tensor):
+        fits = [n for n in range(1, vocab_blocks) if padded_vocab % (n * tensor) == 0]
+        raise ConfigError(
+            f"config.loss.vocab_blocks={vocab_blocks}: the padded vocabulary of {padded_vocab} is "
+            f"not a multiple of {vocab_blocks} blocks x {tensor} tensor shards; "
+            f"use {fits[-1] if fits else 1}"
+        )
+
+
 def token_loss(
     hidden_BTD: jax.Array,
-    kernel: jax.Array,
+    kernel_DV: jax.Array,
     axes: Axes,
-    transposed: bool,
     targets_BT: jax.Array,
     vocab_size: int,
     vocab_blocks: int = 1,
 ) -> TokenLoss:
-    """The loss of each target; float32.
-
-    `kernel` is [D, V], or [V, D] if `transposed`; columns from `vocab_size` on count for nothing.
-    """
-    if transposed:
-        kernel, axes = kernel.T, axes[::-1]
+    """The loss of each target; float32. Columns from `vocab_size` on count for nothing."""
     if vocab_blocks > 1:
-        return _blocked(hidden_BTD, kernel, axes, targets_BT, vocab_size, vocab_blocks)
-    logits_BTV = constrain(dense(hidden_BTD, kernel, axes), "batch", None, "vocab")
-    ids_V = jnp.arange(kernel.shape[1])
+        return _blocked(hidden_BTD, kernel_DV, axes, targets_BT, vocab_size, vocab_blocks)
+    logits_BTV = constrain(dense(hidden_BTD, kernel_DV, axes), "batch", None, "vocab")
+    ids_V = jnp.arange(kernel_DV.shape[1])
     logits_BTV, at_target_BTV = _mask(logits_BTV, ids_V, targets_BT, vocab_size)
     log_z_BT = jax.nn.logsumexp(logits_BTV, axis=-1)
     return TokenLoss(log_z_BT - at_target_BTV.sum(-1), log_z_BT)
@@ -82,11 +88,7 @@ def _blocked(
     d, v = kernel_DV.shape
     ambient = jax.sharding.get_abstract_mesh()
     shards = 1 if ambient.empty else ambient.shape["tensor"]
-    if v % (shards * blocks):
-        raise ValueError(
-            f"config.loss.vocab_blocks={blocks}: the padded vocabulary of {v} is not a multiple "
-            f"of {shards} tensor shards x {blocks} blocks; use a power of two up to {128 // shards}"
-        )
+    assert v % (shards * blocks) == 0, (v, shards, blocks)
     width = v // (shards * blocks)
     kernel_nDsv = jnp.moveaxis(kernel_DV.reshape(d, shards, blocks, width), 2, 0)
     ids_nsv = jnp.moveaxis(jnp.arange(v).reshape(shards, blocks, width), 1, 0)

@@ -5,6 +5,7 @@ the code names a mesh axis for a parameter.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -38,7 +39,7 @@ REPLICATED_IF_UNEVEN = frozenset({"kv_heads"})
 """Axes that are replicated, not an error, where the mesh cannot split them evenly."""
 
 
-def make(cfg: MeshConfig, devices: Sequence[jax.Device] | None = None) -> Mesh:
+def make(cfg: MeshConfig, devices: Sequence[Any] | None = None) -> Mesh:
     """The mesh of a run over all devices; one size of -1 takes what the others leave.
 
     Raises `ConfigError` if the sizes do not use every device.

@@ -14,6 +14,7 @@ import importlib.util
 import inspect
 import itertools
 import json
+import traceback
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,10 +23,12 @@ from typing import Any, Literal, cast
 
 from ml_collections import ConfigDict
 
+from jaxlm.errors import UserError
+
 ResumeRule = Literal["fixed", "recorded", "free"]
 
 
-class ConfigError(ValueError):
+class ConfigError(UserError):
     """A configuration that cannot be used: names the dotted path, the value and the remedy."""
 
 
@@ -175,7 +178,7 @@ def _run_config_file(path: Path) -> ConfigDict:
     except ConfigError:
         raise
     except Exception as e:
-        where = [f for f in inspect.getinnerframes(e.__traceback__) if f.filename == str(path)]
+        where = [f for f in traceback.extract_tb(e.__traceback__) if f.filename == str(path)]
         line = where[-1].lineno if where else "?"
         message = str(e.args[0]) if e.args else type(e).__name__
         raise ConfigError(f"{path}:{line}: {message}") from e
@@ -186,7 +189,7 @@ def _merge(config: ConfigDict, values: Mapping[str, Any], path: str) -> None:
         if key not in config:
             raise ConfigError(_unknown(f"{path}.{key}", key, list(config)))
         if isinstance(config[key], ConfigDict):
-            _merge(config[key], value, f"{path}.{key}")
+            _merge(cast(ConfigDict, config[key]), value, f"{path}.{key}")
         else:
             with config.ignore_type():
                 config[key] = value
@@ -203,7 +206,7 @@ def _apply(cls: type, config: ConfigDict, override: str) -> None:
         path = f"{path}.{parent}"
         if not dataclasses.is_dataclass(hint):
             raise ConfigError(f"{path}: is a value, it has no field {name!r}")
-        cls, config = cast(type, hint), config[parent]
+        cls, config = cast(type, hint), cast(ConfigDict, config[parent])
     hint = _field_type(cls, name, path)
     path = f"{path}.{name}"
     if dataclasses.is_dataclass(hint):

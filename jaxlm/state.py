@@ -36,9 +36,7 @@ def join_position(halves: np.ndarray | jax.Array) -> int:
     return (high << 32) | low
 
 
-def shardings(
-    model: ModelDef, optimizer: optax.GradientTransformation, mesh: Mesh
-) -> TrainState:
+def shardings(model: ModelDef, optimizer: optax.GradientTransformation, mesh: Mesh) -> TrainState:
     """A TrainState of NamedShardings: optimizer state lies with its parameter."""
     params = param_shardings(model, mesh)
     whole = mesh_lib.replicated(mesh)

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
+import numpy as np
 import optax
 from jax import numpy as jnp
 from jax.sharding import Mesh
+from jax.typing import ArrayLike
 
 from jaxlm import loss as loss_lib
 from jaxlm import mesh as mesh_lib
@@ -34,16 +36,20 @@ class Inputs(NamedTuple):
     """Tokens since the document's start, or since the row's start if it began before."""
 
 
+Scalar = jax.Array | np.float32
+"""A number that the host hands to the step."""
+
+
 class Controls(NamedTuple):
     """What the host decides for one step."""
 
-    lr: jax.Array
+    lr: Scalar
     """float32."""
-    dropout: jax.Array
+    dropout: Scalar
     """float32, the rate."""
-    position: jax.Array
+    position: ArrayLike
     """uint32[2], of the batch's first row."""
-    next_position: jax.Array
+    next_position: ArrayLike
     """uint32[2], of the next batch's first row."""
     flags: jax.Array
     """int32 [devices, F], what each process asks for."""
@@ -96,16 +102,16 @@ def read_rows(rows_BT1: jax.Array, bos_id: int, pad_id: int) -> Inputs:
     )
 
 
-def row_keys(seed: int, position: jax.Array, index_B: jax.Array) -> jax.Array:
+def row_keys(seed: int, position: ArrayLike, index_B: jax.Array) -> jax.Array:
     """A random key for each row from its own position, whatever the batch or mesh."""
-    low_B = position[1] + index_B.astype(jnp.uint32)
-    high_B = position[0] + (low_B < position[1]).astype(jnp.uint32)
-    fold = jax.vmap(jax.random.fold_in)
-    return jax.vmap(lambda high, low: jax.random.fold_in(_fold(seed, high), low))(high_B, low_B)
+    high, low = jnp.asarray(position)
+    low_B = low + index_B.astype(jnp.uint32)
+    high_B = high + (low_B < low).astype(jnp.uint32)
 
+    def key(high: jax.Array, low: jax.Array) -> jax.Array:
+        return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), high), low)
 
-def _fold(seed: int, high: jax.Array) -> jax.Array:
-    return jax.random.fold_in(jax.random.key(seed), high)
+    return jax.vmap(key)(high_B, low_B)
 
 
 def objective(
@@ -162,21 +168,20 @@ def train_step(
     """One update. The mean is over the targets of the whole batch, divided once."""
     dropout = None
     if step.dropout:
-        index_B = jnp.arange(rows_BT1.shape[0])
-        dropout = Dropout(row_keys(step.seed, controls.position, index_B), controls.dropout)
+        index_B, rate = jnp.arange(rows_BT1.shape[0]), jnp.asarray(controls.dropout)
+        dropout = Dropout(row_keys(step.seed, controls.position, index_B), rate)
     grads, sums = gradients(state.params, step, rows_BT1, dropout)
     weight = jnp.maximum(sums.weight, 1.0)
     grads = jax.tree.map(lambda g: g / weight, grads)
     norm = optax.global_norm(grads)
     clip = jnp.minimum(1.0, step.clip_norm / jnp.maximum(norm, 1e-30))
     grads = jax.tree.map(lambda g: g * clip, grads)
-    updates, opt_state = step.optimizer.update(
-        grads, state.opt_state, state.params, lr=controls.lr
-    )
+    updates, opt_state = step.optimizer.update(grads, state.opt_state, state.params, lr=controls.lr)
     params = jax.tree.map(jnp.add, state.params, updates)
     flags = controls.flags.max(axis=0)
+    position = jnp.asarray(controls.next_position)
     metrics = Metrics(sums.loss / weight, sums.nll / weight, norm, sums.weight, flags)
-    return TrainState(state.step + 1, controls.next_position, params, opt_state), metrics
+    return TrainState(state.step + 1, position, params, opt_state), metrics
 
 
 def compile_train_step(

@@ -1,0 +1,12 @@
+"""Starts `jaxlm train` where it is to run: one launcher for each kind of place.
+
+Standard library only, and nothing of jaxlm: the two meet at the command line, the exit codes and
+`status.json`.
+"""
+
+from collections.abc import Callable, Sequence
+
+from launch import local
+
+LAUNCHERS: dict[str, Callable[[Sequence[str]], int]] = {"local": local.main}
+"""Name on the command line -> the launcher: arguments after the name in, exit code out."""

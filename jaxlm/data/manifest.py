@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from jaxlm.errors import UserError
+
 VERSION = 1
 Split = Literal["train", "heldout"]
 
 
-class ManifestError(ValueError):
+class ManifestError(UserError):
     """A corpus that cannot be trained on: names the file, what was found and what was expected."""
 
 

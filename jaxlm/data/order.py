@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxlm.data.permutation import permute
+from jaxlm.errors import UserError
 
 VERSION = 1
 """Part of the fingerprint: raise it whenever the same inputs come to give another order."""
@@ -32,7 +33,7 @@ LIMIT = 2**62
 """Positions and draws are below it."""
 
 
-class OrderError(ValueError):
+class OrderError(UserError):
     """An order that cannot be had: names the stage or source, the numbers and the remedy."""
 
 
@@ -165,7 +166,7 @@ class _Mixture:
         count = self._counts[stage, source]
         blocks, rank = np.divmod(draw - self._drawn[stage, source], np.maximum(count, 1))
         block = self._starts[stage] + blocks
-        reached = (draw >= 0) & (count > 0) & (block < LIMIT // self._block_rows)
+        reached = (draw >= 0) & (count > 0) & (block <= LIMIT // self._block_rows)
         block = np.where(reached, block, 0)
         slot = np.where(reached, self._slots[stage, source] + rank, 0)
         offset = permute(slot, self._block_rows, self._keys(block), inverse=True)
@@ -276,7 +277,7 @@ class _Walk:
         """The draw of each row, -1 beyond the limit."""
         self._check(where)
         source, epoch, shard, row = where
-        reached = epoch < LIMIT // self.rows[source]
+        reached = epoch <= LIMIT // self.rows[source]
         epoch = np.where(reached, epoch, 0)
         index = np.empty_like(row)
         for at in _groups(source, epoch):

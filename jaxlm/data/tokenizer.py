@@ -7,12 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
+
+from jaxlm.errors import UserError
 
 PROBE = "中文，English 123\tdef f(x):\r\n    return x  # ｆｕｌｌ　🙂\x00"
 """Its ids are part of the identity: two libraries that encode it differently are two tokenizers."""
 
 
-class TokenizerError(ValueError):
+class TokenizerError(UserError):
     """A tokenizer that cannot be used: names the file, the rule and the remedy."""
 
 
@@ -71,9 +74,9 @@ class Tokenizer:
 
         Not over the file: its bytes change with the number of training threads.
         """
-        from sentencepiece import sentencepiece_model_pb2 as pb
-
-        model = pb.ModelProto.FromString(self.path.read_bytes())
+        model = sentencepiece_model_pb2.ModelProto.FromString(  # pyright: ignore
+            self.path.read_bytes()
+        )
         pieces = [(p.piece, round(p.score, 6), p.type) for p in model.pieces]
         n, t = model.normalizer_spec, model.trainer_spec
         rules = (n.name, n.add_dummy_prefix, n.remove_extra_whitespaces, n.escape_whitespaces)

@@ -48,9 +48,7 @@ class Block(nnx.Module):
         self, x_BTD: jax.Array, turn: Rotation, positions_BT: jax.Array, cache: Cache
     ) -> tuple[jax.Array, Cache]:
         """[B, T, D] of T new tokens, and the cache with them."""
-        y_BTD, cache = self.attention.decode(
-            self.attention_norm(x_BTD), turn, positions_BT, cache
-        )
+        y_BTD, cache = self.attention.decode(self.attention_norm(x_BTD), turn, positions_BT, cache)
         x_BTD = x_BTD + y_BTD
         return x_BTD + self.mlp(self.mlp_norm(x_BTD)), cache
 

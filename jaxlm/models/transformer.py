@@ -31,11 +31,10 @@ REMAT = {
 
 
 class Head(NamedTuple):
-    """The output projection and its logical axes: [D, V], or [V, D] if it is the input table."""
+    """The output projection."""
 
-    kernel: jax.Array
+    kernel_DV: jax.Array
     axes: Axes
-    transposed: bool
 
 
 class Ends(nnx.Module):
@@ -125,8 +124,8 @@ class ModelDef:
     def head(self, params: Params) -> Head:
         """The output projection, for the loss and the sampler."""
         if self.cfg.tied_embeddings:
-            return Head(params["embedding"]["table"], ("vocab", "embed"), transposed=True)
-        return Head(params["head"]["kernel"], ("embed", "vocab"), transposed=False)
+            return Head(params["embedding"]["table"].T, ("embed", "vocab"))
+        return Head(params["head"]["kernel"], ("embed", "vocab"))
 
     @property
     def dtype(self) -> jnp.dtype:

@@ -17,7 +17,7 @@ from jaxlm.optim.masks import decays
 class AdamWState(NamedTuple):
     """Updates so far, and both moments in the shape of the parameters."""
 
-    count: jax.Array
+    updates: jax.Array
     mu: optax.Params
     nu: optax.Params
 
@@ -58,19 +58,25 @@ def adamw(cfg: OptimConfig) -> optax.GradientTransformationExtraArgs:
         return AdamWState(jnp.zeros((), jnp.int32), zeros(), zeros())
 
     def update(
-        grads: optax.Updates, state: AdamWState, params: optax.Params, *, lr: jax.Array
-    ) -> tuple[optax.Updates, AdamWState]:
-        count = state.count + 1
+        updates: optax.Updates,
+        state: optax.OptState,
+        params: optax.Params | None = None,
+        *,
+        lr: jax.Array,
+    ) -> tuple[optax.Updates, optax.OptState]:
+        assert isinstance(state, AdamWState)
+        count = state.updates + 1
 
         def leaf(path: tuple, g: jax.Array, mu: jax.Array, nu: jax.Array, p: jax.Array) -> Leaf:
             decay = cfg.weight_decay if decays(path) else 0.0
             return adamw_leaf(g, mu, nu, p, count=count, lr=lr, decay=decay, cfg=cfg)
 
-        leaves = jax.tree_util.tree_map_with_path(leaf, grads, state.mu, state.nu, params)
+        leaves = jax.tree_util.tree_map_with_path(leaf, updates, state.mu, state.nu, params)
         pick = lambda i: jax.tree.map(lambda x: x[i], leaves, is_leaf=_is_leaf)  # noqa: E731
         return pick(0), AdamWState(count, pick(1), pick(2))
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    # Optax's own type of `update` has no room for named extra arguments.
+    return optax.GradientTransformationExtraArgs(init, update)  # pyright: ignore[reportArgumentType]
 
 
 def _is_leaf(x: object) -> bool:

@@ -48,12 +48,3 @@ SCHEDULES: dict[str, Callable[[int, Span, float], float]] = {
     "wsd": wsd,
     "constant": constant,
 }
-
-
-def phase(position: int, phases: tuple[tuple[int, float], ...]) -> float:
-    """Value of the last (start, value) phase that has begun at this position; 0 before any."""
-    value = 0.0
-    for start, phase_value in phases:
-        if position >= start:
-            value = phase_value
-    return value

@@ -1,0 +1,33 @@
+# Each target works by itself, from a fresh clone: it makes .venv first if that is not there.
+
+PYTHON_IN_VENV = .venv/bin/python
+
+.DEFAULT_GOAL = help
+.PHONY: help env demo test test-system lint bench clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+
+env: ## .venv with Python 3.12 or 3.13 and the pinned packages (every target does it)
+	@sh setup.sh
+
+demo: env ## raw text to a trained model: corpus, cleaning, tokenizer, training, samples
+	@$(PYTHON_IN_VENV) -m jaxlm demo
+
+test: env ## the tests
+	@$(PYTHON_IN_VENV) -m pytest
+
+test-system: env ## the long tests: the demo, kills, real services
+	@$(PYTHON_IN_VENV) -m pytest -m system
+
+lint: env ## style and types
+	@$(PYTHON_IN_VENV) -m ruff check .
+	@$(PYTHON_IN_VENV) -m ruff format --check .
+	@$(PYTHON_IN_VENV) -m basedpyright
+
+bench: env ## speed of the step and of the loader on this machine
+	@$(PYTHON_IN_VENV) -m bench
+
+clean: ## removes .venv and caches; runs/ stays
+	rm -rf .venv .pytest_cache .ruff_cache *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,52 @@
+"""A small model of Chinese, English and code, trained on the demo's corpus.
+
+python -m jaxlm demo                 # gathers and builds the corpus, then runs this
+jaxlm train --config=configs/demo.py --workdir=runs/demo --config.data.manifest=MANIFEST
+
+Hardware: 2 CPU cores, 2 GB of memory.
+"""
+
+from ml_collections import ConfigDict
+
+from jaxlm.config import Stage, schema
+
+
+def get_config() -> ConfigDict:
+    """See `jaxlm.config.Config` for the fields."""
+    c = schema()
+    c.model.vocab_size = 8192
+    c.model.d_model = 192
+    c.model.n_layers = 4
+    c.model.n_heads = 6
+    c.model.n_kv_heads = 2
+    c.model.d_ff = 512
+    c.model.qk_norm = True
+    c.model.compute_dtype = "float32"  # faster than bfloat16 on most CPUs
+    c.model.layers = "unroll"
+
+    c.data.manifest = "runs/demo/data/manifest.json"
+    c.data.seq_len = 256
+    c.data.mixture = (
+        Stage(
+            weights=(
+                ("book", 0.45),
+                ("code", 0.35),
+                ("encyclopedia", 0.10),
+                ("web", 0.08),
+                ("dialogue", 0.02),
+            )
+        ),
+    )
+
+    c.train.batch_size = 16
+    c.train.end = "240 steps"
+    c.optim.lr = 4e-3
+    c.optim.warmup = "20 steps"
+    c.optim.final_lr = 0.05
+    c.loss.z_loss = 1e-4
+
+    c.checkpoint.every = "60 steps"
+    c.evaluate.every = "120 steps"
+    c.evaluate.rows = 64
+    c.log.every = "10 steps"
+    return c

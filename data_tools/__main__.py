@@ -1,0 +1,116 @@
+"""Command line: `python -m data_tools build --config=configs/data/demo.py --workdir=DIR`.
+
+Exit codes: 0 done; 2 wrong usage, config or data; 78 a work directory that cannot be written;
+1 a fault of the code; 130 interrupted. The same command goes on where it stopped.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+# Nothing heavy above: usage errors and --help answer at once.
+
+STEPS = {
+    "read": "raw files to documents",
+    "clean": "documents through the rules",
+    "dedup": "finds exact duplicates",
+    "tokenizer": "samples text and trains the tokenizer",
+    "tokenize": "documents to token ids",
+    "pack": "token ids to shards and the manifest",
+    "report": "report.json and report.html",
+}
+SAMPLE_HELP = "gathers the demo's corpus from this machine and two small wheels"
+VERIFY_HELP = "reads every shard and compares it with the manifest"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; returns its exit code."""
+    args, overrides = _parse(sys.argv[1:] if arguments is None else arguments)
+    from data_tools.engines import TaskError
+    from jaxlm.errors import UserError
+
+    try:
+        return _run(args, overrides)
+    except UserError as e:
+        print(e, file=sys.stderr)
+        return e.exit_code
+    except TaskError as e:
+        print(e, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from here", file=sys.stderr)
+        return 130
+
+
+def _parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """The command's options, and its `--config.a.b=c` as `a.b=c`; exits with 2 on wrong usage."""
+    parser = argparse.ArgumentParser(prog="data_tools", allow_abbrev=False, description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    steps = {"build": "all steps"} | {n: f"up to: {what}" for n, what in STEPS.items()}
+    for name, text in steps.items():
+        command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+        command.add_argument("--config", type=Path, required=True, help="recipe, .py or .json")
+        command.add_argument("--workdir", type=Path, required=True, help="where everything lies")
+        command.epilog = "--config.a.b=VALUE overrides a field of the recipe"
+    for name, text in (("sample", SAMPLE_HELP), ("verify", VERIFY_HELP)):
+        command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+        command.add_argument("--workdir", type=Path, required=True, help="where everything lies")
+    args, rest = parser.parse_known_args(arguments)
+    prefix = "--config."
+    wrong = [a for a in rest if not (a.startswith(prefix) and args.command in steps)]
+    if wrong:
+        parser.error(f"unknown argument {wrong[0]!r}; overrides are written --config.a.b=VALUE")
+    return args, [a.removeprefix(prefix) for a in rest]
+
+
+def _run(args: argparse.Namespace, overrides: list[str]) -> int:
+    from jaxlm.workdir import check_writable
+
+    if args.command == "verify":
+        return _verify(args.workdir)
+    check_writable(args.workdir)
+    if args.command == "sample":
+        from data_tools.sample import sample
+
+        sample(args.workdir)
+        return 0
+    from data_tools import engines
+    from data_tools.build import build
+    from data_tools.recipe import Recipe
+    from jaxlm.schema import load
+
+    recipe = load(Recipe, args.config, overrides)
+    engine = engines.local(recipe.worker_count())
+    try:
+        last = "report" if args.command == "build" else args.command
+        build(recipe, args.workdir, engine, last)
+    finally:
+        engine.close()
+    if last == "report":
+        print(f"corpus: {args.workdir / 'manifest.json'}, report: {args.workdir / 'report.html'}")
+    return 0
+
+
+def _verify(workdir: Path) -> int:
+    from tqdm import tqdm
+
+    from jaxlm.data import manifest
+
+    path = workdir / "manifest.json"
+    corpus = manifest.load(path)
+    manifest.check_files(corpus, workdir)
+    shards = manifest.verify(corpus, workdir)
+    bar = tqdm(shards, total=len(corpus.shards), unit="shard", disable=None, leave=False)
+    damaged = [shard.path for shard, agrees in bar if not agrees]
+    if damaged:
+        raise manifest.ManifestError(
+            f"{path}: {len(damaged)} of {len(corpus.shards)} shards differ from their sha256, "
+            f"first {damaged[0]}; restore them or build the corpus again"
+        )
+    print(f"{len(corpus.shards)} shards agree with {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Removal of documents that say the same."""

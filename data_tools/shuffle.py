@@ -1,0 +1,65 @@
+"""The shuffle stage: tokenized documents to the shard that they belong to, by hash."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from data_tools.heldout import HeldoutConfig
+from data_tools.stage import Partition, Report, Stage
+from data_tools.tokenize import SCHEMA
+from jaxlm.data.documents import order_key, shard_of
+from jaxlm.data.manifest import Split
+
+SPLITS: tuple[Split, ...] = ("train", "heldout")
+
+
+@dataclass(frozen=True)
+class ShuffleConfig:
+    """What decides a document's shard."""
+
+    salt: str
+    heldout: HeldoutConfig
+    shards: tuple[int, int]
+    """Number of shards of the source: train, held-out."""
+
+
+def bucket_name(split: Split, shard: int) -> str:
+    """Output for one shard."""
+    return f"{split}-{shard:05d}.parquet"
+
+
+def shuffle_partition(partition: Partition[ShuffleConfig], out: Path) -> Report:
+    """Writes a table for each shard that this partition has documents of."""
+    writers: dict[str, pq.ParquetWriter] = {}
+    try:
+        for file in partition.inputs["tokens"]:
+            with pq.ParquetFile(file.path) as table:
+                for group in range(table.num_row_groups):
+                    _scatter(table.read_row_group(group), partition.config, out, writers)
+    finally:
+        for writer in writers.values():
+            writer.close()
+    return {}
+
+
+def _scatter(
+    rows: pa.Table, config: ShuffleConfig, out: Path, writers: dict[str, pq.ParquetWriter]
+) -> None:
+    ids, hashes = rows["id"].to_pylist(), rows["content_hash"].to_pylist()
+    names = np.array([_bucket(i, h, config) for i, h in zip(ids, hashes, strict=True)])
+    for name in map(str, np.unique(names)):
+        if name not in writers:
+            writers[name] = pq.ParquetWriter(out / name, SCHEMA, compression="zstd")
+        writers[name].write_table(rows.take(np.flatnonzero(names == name)))
+
+
+def _bucket(id: bytes, content_hash: bytes, config: ShuffleConfig) -> str:
+    held = config.heldout.holds(content_hash)
+    shard = shard_of(order_key(id, config.salt), config.shards[held])
+    return bucket_name(SPLITS[held], shard)
+
+
+SHUFFLE = Stage("shuffle", "1", shuffle_partition)

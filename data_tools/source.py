@@ -1,0 +1,26 @@
+"""One source of raw text, as a recipe names it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class SourceConfig:
+    """Files of one kind and origin. Documents are named by their path below `root`."""
+
+    name: str = ""
+    """Letters, digits and underscores; names shards, and is part of each document's id."""
+    type: str = ""
+    """Kind of text: web, book, encyclopedia, code, dialogue, or a word of your own."""
+    format: str = ""
+    """A reader: txt, jsonl, parquet or source_tree."""
+    root: str = "."
+    """Directory of the files, relative to the work directory, or absolute. It may move."""
+    paths: tuple[str, ...] = ()
+    """Patterns below `root` (`**` for any depth; hidden files only when spelled out)."""
+    text_field: str = "text"
+    """jsonl and parquet: the field that holds the text."""
+    meta_fields: tuple[str, ...] = ()
+    """jsonl and parquet: fields kept beside the text, for example a URL."""
+    encoding: Literal["utf-8", "gb18030"] = "utf-8"
+    """txt, jsonl and source_tree: how text is stored; gb18030 covers GBK and GB2312."""

@@ -1,0 +1,196 @@
+"""A stage: a pure function over one partition of its input. Atomic commits, resume by fingerprint.
+
+    <root>/<partition>/<output>        files that the function wrote, under names of its choice
+    <root>/<partition>/commit.json     fingerprint, size and sha256 of each output, report
+
+A partition is written in a temporary directory, synced, and renamed: it is there whole or not at
+all. It is not run again while its fingerprint stands: the stage's name and version, the partition's
+name, its slice of the recipe, and the identity of every input. The identity of a stage's output is
+its sha256, so a stage that runs again and writes the same bytes makes nothing after it run.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from data_tools.engines import Engine
+from jaxlm.data.manifest import sha256
+from jaxlm.schema import to_dict
+
+COMMIT = "commit.json"
+
+type Report = dict[str, Any]
+"""What a partition has to say: counts and samples, as plain JSON."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """A file, or a range of one, that a partition reads."""
+
+    path: Path
+    name: str
+    """What it is called in ids and reports: a raw file's path below its source's root, or the
+    partition that wrote it. Unlike `path` it does not change when a directory moves."""
+    identity: str
+    """Changes when the content does."""
+    start: int = 0
+    end: int | None = None
+    """Bytes [start, end) of the file; None: to its end."""
+
+
+@dataclass(frozen=True)
+class Partition[C]:
+    """The unit of work: what one call of a stage's function reads."""
+
+    name: str
+    config: C
+    """The slice of the recipe that the result depends on, and nothing else of it."""
+    inputs: Mapping[str, tuple[Input, ...]]
+    """By role, for example documents and duplicates."""
+
+
+@dataclass(frozen=True)
+class Stage[C]:
+    """A named, versioned function from a partition to files in a directory."""
+
+    name: str
+    version: str
+    """Raise it when the function's result changes for the same input."""
+    run: Callable[[Partition[C], Path], Report]
+    """Writes any number of files into the directory; importable, and a pure function."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """A committed file."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A finished partition."""
+
+    partition: str
+    directory: Path
+    outputs: Mapping[str, Output]
+    report: Report
+
+    def input(self, output: str) -> tuple[Input, ...]:
+        """That output as the input of a later stage; empty when it was not written."""
+        if output not in self.outputs:
+            return ()
+        return (Input(self.directory / output, self.partition, self.outputs[output].sha256),)
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """All partitions of a stage, in the order given, and those that had to run."""
+
+    commits: tuple[Commit, ...]
+    ran: tuple[str, ...]
+
+    def total(self, key: str) -> int:
+        """Sum of a count over the partitions' reports."""
+        return sum(commit.report[key] for commit in self.commits)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One partition to run; what an engine hands to a worker."""
+
+    stage: Stage[Any]
+    partition: Partition[Any]
+    root: Path
+    fingerprint: str
+
+
+def fingerprint(stage: Stage[Any], partition: Partition[Any]) -> str:
+    """32 hex digits over all that the partition's result depends on."""
+    inputs = {
+        role: [(i.name, i.identity, i.start, i.end) for i in files]
+        for role, files in partition.inputs.items()
+    }
+    parts = [stage.name, stage.version, partition.name, to_dict(partition.config), inputs]
+    data = json.dumps(parts, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(data.encode()).hexdigest()[:32]
+
+
+def pending(stage: Stage[Any], partitions: Sequence[Partition[Any]], root: Path) -> list[Task]:
+    """The partitions that have no commit with their present fingerprint."""
+    tasks = [Task(stage, p, root, fingerprint(stage, p)) for p in partitions]
+    return [t for t in tasks if _committed(root / t.partition.name, t.fingerprint) is None]
+
+
+def run_stage(
+    stage: Stage[Any], partitions: Sequence[Partition[Any]], root: Path, engine: Engine
+) -> StageResult:
+    """Runs what is not committed yet and removes what belongs to no partition any more."""
+    names = {p.name for p in partitions}
+    assert len(names) == len(partitions), f"{stage.name}: partition names are not distinct"
+    root.mkdir(parents=True, exist_ok=True)
+    for entry in root.iterdir():
+        if entry.name not in names:
+            shutil.rmtree(entry)
+    started = time.monotonic()
+    tasks = pending(stage, partitions, root)
+    engine.run(run_task, tasks, stage.name, lambda task: task.partition.name)
+    commits = [_committed(root / p.name, fingerprint(stage, p)) for p in partitions]
+    assert all(commits), f"{stage.name}: a partition is not committed after its run"
+    if partitions:
+        reused = len(partitions) - len(tasks)
+        seconds = time.monotonic() - started
+        print(f"{stage.name}: {len(tasks)} run, {reused} reused, {seconds:.1f} s", flush=True)
+    return StageResult(tuple(c for c in commits if c), tuple(t.partition.name for t in tasks))
+
+
+def run_task(task: Task) -> None:
+    """Runs one partition and commits it: a crash at any moment leaves the old state or the new."""
+    final = task.root / task.partition.name
+    temporary = task.root / f"{task.partition.name}.{os.getpid()}.tmp"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    report = task.stage.run(task.partition, temporary)
+    outputs = {}
+    for path in sorted(temporary.iterdir()):
+        outputs[path.name] = {"bytes": path.stat().st_size, "sha256": sha256(path)}
+        _sync(path)
+    commit = {"fingerprint": task.fingerprint, "outputs": outputs, "report": report}
+    (temporary / COMMIT).write_text(json.dumps(commit, ensure_ascii=False), encoding="utf-8")
+    _sync(temporary / COMMIT)
+    _sync(temporary)
+    if final.exists():
+        shutil.rmtree(final)
+    temporary.rename(final)
+    _sync(task.root)
+
+
+def _committed(directory: Path, expected: str) -> Commit | None:
+    """The commit in a directory if it has this fingerprint and its files are all there."""
+    try:
+        data = json.loads((directory / COMMIT).read_text(encoding="utf-8"))
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None
+    if data["fingerprint"] != expected:
+        return None
+    outputs = {name: Output(**o) for name, o in data["outputs"].items()}
+    for name, output in outputs.items():
+        path = directory / name
+        if not path.is_file() or path.stat().st_size != output.bytes:
+            return None
+    return Commit(directory.name, directory, outputs, data["report"])
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,99 @@
+"""The tokenize stage: the documents that stay to token ids, kept a document, without text."""
+
+import functools
+from collections.abc import Iterator
+from itertools import batched
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from data_tools.dedup.exact import survivors
+from data_tools.document import Document, Drop
+from data_tools.drops import Drops
+from data_tools.stage import Partition, Report, Stage
+from jaxlm.data.tokenizer import Tokenizer
+
+BATCH = 256
+"""Documents a row group."""
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.binary(16)),
+        ("content_hash", pa.binary(16)),
+        ("source", pa.string()),
+        ("type", pa.string()),
+        ("path", pa.string()),
+        ("offset", pa.int64()),
+        ("text_bytes", pa.int64()),
+        ("tokens", pa.int64()),
+        ("ids", pa.large_binary()),
+    ]
+)
+"""`ids`: little-endian, of `id_dtype`; without BOS."""
+
+
+def id_dtype(vocab_size: int) -> np.dtype:
+    """uint16 while every id fits, else uint32; little-endian."""
+    return np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
+
+
+def tokenize_partition(partition: Partition[None], out: Path) -> Report:
+    """Writes tokens.parquet, and dropped.parquet for duplicates and texts that do not come back."""
+    (model,) = partition.inputs["tokenizer"]
+    tokenizer = _tokenizer(model.path, model.identity)
+    drops = Drops()
+    documents = tokens = text_bytes = 0
+    with pq.ParquetWriter(out / "tokens.parquet", SCHEMA, compression="zstd") as table:
+        for batch in batched(_kept(partition, drops), BATCH):
+            rows = list(_rows(batch, tokenizer, drops))
+            table.write_table(pa.Table.from_pylist(rows, SCHEMA))
+            documents += len(rows)
+            tokens += sum(row["tokens"] for row in rows)
+            text_bytes += sum(row["text_bytes"] for row in rows)
+    drops.save(out)
+    counts = {"documents": documents, "tokens": tokens, "text_bytes": text_bytes}
+    return counts | drops.report()
+
+
+def _kept(partition: Partition[None], drops: Drops) -> Iterator[Document]:
+    for found in survivors(partition.inputs):
+        if isinstance(found, Document):
+            yield found
+        else:
+            drops.add(*found)
+
+
+def _rows(documents: tuple[Document, ...], tokenizer: Tokenizer, drops: Drops) -> Iterator[dict]:
+    dtype = id_dtype(tokenizer.vocab_size)
+    for document in documents:
+        text = document.text
+        ids = tokenizer.encode(text)
+        decoded = tokenizer.decode(ids)
+        if decoded != text:
+            drops.add(document, Drop("round_trip", _difference(text, decoded)))
+            continue
+        yield {name: getattr(document, name) for name in SCHEMA.names[:6]} | {
+            "text_bytes": len(text.encode()),
+            "tokens": len(ids),
+            "ids": np.array(ids, dtype).tobytes(),
+        }
+
+
+def _difference(text: str, decoded: str) -> str:
+    """Where a text changes on its way through the tokenizer, most often at U+2581."""
+    pairs = enumerate(zip(text, decoded, strict=False))
+    at = next((i for i, (a, b) in pairs if a != b), min(len(text), len(decoded)))
+    here = f"U+{ord(text[at]):04X}" if at < len(text) else "the end"
+    return f"the tokenizer does not give back {here} at character {at}"
+
+
+@functools.lru_cache(1)
+def _tokenizer(path: Path, identity: str) -> Tokenizer:
+    tokenizer = Tokenizer(path)
+    assert tokenizer.hash() == identity
+    return tokenizer
+
+
+TOKENIZE = Stage("tokenize", "1", tokenize_partition)

@@ -1,0 +1,1 @@
+"""The tokenizer: what it is trained on, and its training."""

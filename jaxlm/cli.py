@@ -1,0 +1,182 @@
+"""The `jaxlm` command: reads the command line, then imports what the command needs.
+
+Exit codes: 0 done; 75 stopped in good order, start me again; 2 wrong usage, config or data; 78
+wrong environment. Anything else is a bug, with its traceback.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jaxlm.errors import UserError
+
+if TYPE_CHECKING:
+    from jaxlm.config import Config
+
+OVERRIDE = "--config."
+
+EPILOG = """\
+Any field of the configuration can be set on the command line, for example
+  --config.train.end="2000 steps" --config.optim.lr=1e-3 --config.mesh.fsdp=8
+`jaxlm config` prints every field with its meaning.
+
+exit codes: 0 done, 75 start me again, 2 wrong usage, config or data, 78 wrong environment
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command; returns its exit code."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    args = parser().parse_args([a for a in argv if not a.startswith(OVERRIDE)])
+    args.overrides = tuple(a.removeprefix(OVERRIDE) for a in argv if a.startswith(OVERRIDE))
+    try:
+        return args.run(args)
+    except UserError as e:
+        print(f"jaxlm {args.command}: {e}", file=sys.stderr, flush=True)
+        return e.exit_code
+    except BrokenPipeError:  # `jaxlm trace ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    top = argparse.ArgumentParser(
+        prog="jaxlm",
+        description="Trains, evaluates and samples language models from tokenized shards.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def add(name: str, run: object, help: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(
+            name,
+            help=help,
+            description=help,
+            epilog=EPILOG,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        command.set_defaults(run=run)
+        return command
+
+    _add_train(add("train", _train, "trains, or resumes what lies in the work directory"))
+    _add_run(add("evaluate", _evaluate, "held-out loss of the newest checkpoint, by type"))
+    _add_sample(add("sample", _sample, "text from the newest checkpoint"))
+    _add_trace(add("trace", _trace, "the documents in the batch of a step"))
+    status = add("status", _status, "where a run is")
+    status.add_argument("--workdir", type=Path, required=True, metavar="DIR")
+    config = add("config", _config, "every field of a configuration, its value and its meaning")
+    config.add_argument("--config", type=Path, metavar="FILE", help="default: the defaults")
+    demo = add("demo", _demo, "the whole way from raw text to a trained model, in minutes")
+    demo.add_argument("--workdir", type=Path, default=Path("runs/demo"), metavar="DIR")
+    return top
+
+
+def _add_train(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--config", type=Path, required=True, metavar="FILE", help=".py or .json")
+    command.add_argument("--workdir", type=Path, required=True, metavar="DIR")
+    command.add_argument("--coordinator", metavar="HOST:PORT", help="of several processes")
+    command.add_argument("--processes", type=int, default=1, metavar="N")
+    command.add_argument("--process", type=int, default=0, metavar="I", help="which one this is")
+
+
+def _add_run(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--workdir", type=Path, required=True, metavar="DIR", help="of the run")
+    command.add_argument(
+        "--config", type=Path, metavar="FILE", help="default: the one in the work directory"
+    )
+
+
+def _add_sample(command: argparse.ArgumentParser) -> None:
+    _add_run(command)
+    command.add_argument(
+        "--prompt",
+        action="append",
+        metavar="TEXT",
+        help="text to go on from; may be repeated; default: the start of a document",
+    )
+    command.add_argument("--max-tokens", type=int, default=128, metavar="N")
+    command.add_argument("--temperature", type=float, default=0.8, metavar="T", help="0: likeliest")
+    command.add_argument("--top-k", type=int, default=0, metavar="K", help="0: all")
+    command.add_argument("--top-p", type=float, default=0.95, metavar="P", help="1: all")
+    command.add_argument("--seed", type=int, default=0, metavar="S")
+
+
+def _add_trace(command: argparse.ArgumentParser) -> None:
+    _add_run(command)
+    what = command.add_mutually_exclusive_group(required=True)
+    what.add_argument("--step", type=int, metavar="N", help="step of the run, counted from 1")
+    what.add_argument("--position", type=int, metavar="P", help="one row of the order")
+    command.add_argument("--text", action="store_true", help="print the rows themselves too")
+
+
+def _train(args: argparse.Namespace) -> int:
+    from jaxlm import cluster, config
+
+    cfg = config.load(args.config, args.overrides)
+    cluster.start(args.coordinator, args.processes, args.process)
+    from jaxlm.train import train
+
+    return train(cfg, args.workdir)
+
+
+def _evaluate(args: argparse.Namespace) -> int:
+    from jaxlm import commands
+
+    return commands.evaluate(_of_run(args), args.workdir)
+
+
+def _sample(args: argparse.Namespace) -> int:
+    from jaxlm import commands
+    from jaxlm.sample import Sampling
+
+    how = Sampling(args.max_tokens, args.temperature, args.top_k, args.top_p, args.seed)
+    return commands.sample(_of_run(args), args.workdir, args.prompt or [""], how)
+
+
+def _trace(args: argparse.Namespace) -> int:
+    from jaxlm import commands, workdir
+
+    cfg = _of_run(args)
+    if args.step is not None:
+        first, count = workdir.position_of_step(args.workdir, args.step)
+    else:
+        first, count = args.position, 1
+    return commands.trace(cfg, first, count, args.text)
+
+
+def _status(args: argparse.Namespace) -> int:
+    from jaxlm import workdir
+
+    for name, value in workdir.status(args.workdir).items():
+        print(f"{name:<10} {value}")
+    return 0
+
+
+def _config(args: argparse.Namespace) -> int:
+    from jaxlm import commands, config
+
+    if args.config is not None:
+        return commands.describe(config.load(args.config, args.overrides))
+    return commands.describe(config.Config(data=config.DataConfig(manifest="MANIFEST")))
+
+
+def _of_run(args: argparse.Namespace) -> "Config":
+    """The config that is given, or else the one that the run was started with."""
+    from jaxlm import config
+
+    saved = args.workdir / "config.json"
+    if args.config is None and not saved.is_file():
+        raise UserError(f"--workdir={args.workdir}: no config.json there; has a run started?")
+    return config.load(args.config or saved, args.overrides)
+
+
+def _demo(args: argparse.Namespace) -> int:
+    from jaxlm.demo import demo
+
+    return demo(args.workdir)

@@ -1,0 +1,78 @@
+"""The commands that look at a run: held-out scores, text, the documents of a batch, the config."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from jaxlm import run, schema, workdir
+from jaxlm import sample as sample_lib
+from jaxlm.config import Config
+from jaxlm.errors import UserError
+from jaxlm.evaluate import Evaluator, table
+from jaxlm.sample import Sampling
+from jaxlm.trace import trace as trace_rows
+
+
+def evaluate(cfg: Config, directory: Path) -> int:
+    """Scores the newest checkpoint on all held-out rows (or `evaluate.rows` of each type).
+
+    Writes `evaluation-<step>.json` into the work directory.
+    """
+    opened, params, step = run.open_trained(cfg, directory)
+    if not opened.corpus.heldout:
+        raise UserError("this run's data has no held-out rows; there is nothing to evaluate on")
+    with jax.set_mesh(opened.mesh):
+        scorer = Evaluator(
+            opened.step, opened.corpus, opened.mesh, cfg.train.batch_size, cfg.evaluate.rows
+        )
+        scores = scorer(params)
+    print(f"step {step} of {directory}\n{table(scores)}")
+    data = {"step": step, "scores": {name: s._asdict() for name, s in scores.items()}}
+    workdir.write_json(directory / f"evaluation-{step}.json", data)
+    return 0
+
+
+def sample(cfg: Config, directory: Path, prompts: Sequence[str], how: Sampling) -> int:
+    """Prints a text for each prompt, the prompt itself included."""
+    opened, params, _ = run.open_trained(cfg, directory)
+    tokenizer = opened.corpus.tokenizer
+    if tokenizer is None:
+        raise UserError("this run was trained on synthetic rows; it has no tokenizer to speak with")
+    ids = [[tokenizer.bos_id, *tokenizer.encode(prompt)] for prompt in prompts]
+    stops = [i for i in (tokenizer.bos_id, tokenizer.eos_id, tokenizer.pad_id) if i >= 0]
+    with jax.set_mesh(opened.mesh):
+        texts = sample_lib.generate(opened.step.model, params, ids, how, stops)
+    for prompt, new in zip(prompts, texts, strict=True):
+        print(prompt + tokenizer.decode(new), end="\n\n", flush=True)
+    return 0
+
+
+def trace(cfg: Config, first: int, count: int, text: bool) -> int:
+    """Prints the documents of rows first, first + 1, ..."""
+    for row in trace_rows(cfg, first, count):
+        print(f"row {row.position}: {row.source} epoch {row.epoch}, {row.shard} row {row.row}")
+        for d in row.documents:
+            print(f"  document {d.id}  {d.path} at {d.offset}  {d.tokens} tokens")
+        if text:
+            print("  " + row.text.replace("\n", "\n  "))
+    return 0
+
+
+def describe(cfg: Config) -> int:
+    """Prints every field: its dotted name, value, resume rule and meaning."""
+    for name, value, rule, doc in _fields(cfg):
+        print(f"config.{name} = {value!r}  [{rule}]\n    {doc}")
+    return 0
+
+
+def _fields(cfg: Any, prefix: str = "") -> Iterator[tuple[str, Any, str, str]]:
+    docs = schema.docs(type(cfg))
+    for field in dataclasses.fields(cfg):
+        value = getattr(cfg, field.name)
+        if "resume" in field.metadata:
+            yield prefix + field.name, value, field.metadata["resume"], docs[field.name]
+        else:
+            yield from _fields(value, f"{prefix}{field.name}.")

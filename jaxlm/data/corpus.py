@@ -1,0 +1,82 @@
+"""What a run reads: training rows, held-out rows by type, and the tokenizer they were made with."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from jaxlm.config import Config
+from jaxlm.data import manifest as manifests
+from jaxlm.data import source
+from jaxlm.data.manifest import ManifestError
+from jaxlm.data.order import Stage
+from jaxlm.data.source import HeldOutRows, TrainRows
+from jaxlm.data.synthetic import SyntheticRows
+from jaxlm.data.tokenizer import Tokenizer
+from jaxlm.schema import ConfigError
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Opened and checked; nothing but manifest, sizes and tokenizer has been read."""
+
+    train: TrainRows | SyntheticRows
+    heldout: dict[str, HeldOutRows]
+    """By type; empty for synthetic rows."""
+    tokenizer: Tokenizer | None
+    """None for synthetic rows."""
+
+    @property
+    def bos_id(self) -> int:
+        """The token that starts a document."""
+        return self.train.bos_id
+
+    @property
+    def pad_id(self) -> int:
+        """The token that fills a row."""
+        return self.train.pad_id
+
+    def piece_bytes_V(self, padded_vocab: int) -> np.ndarray:
+        """int32[V]: UTF-8 bytes that each token stands for, 0 for padding of the vocabulary."""
+        sizes_V = np.zeros(padded_vocab, np.int32)
+        if self.tokenizer is not None:
+            sizes_V[: self.tokenizer.vocab_size] = self.tokenizer.piece_bytes_V()
+        return sizes_V
+
+
+def open_corpus(cfg: Config) -> Corpus:
+    """Opens what `cfg.data` names and refuses what does not fit the run.
+
+    Raises `ConfigError`, `ManifestError`, `TokenizerError` or `OrderError`.
+    """
+    if cfg.data.source == "synthetic":
+        rows = SyntheticRows(cfg.data.seed, cfg.data.seq_len, cfg.model.vocab_size)
+        return Corpus(rows, {}, None)
+    path = Path(cfg.data.manifest)
+    manifest = manifests.load(path)
+    if cfg.model.vocab_size != manifest.vocab_size:
+        raise ConfigError(
+            f"config.model.vocab_size={cfg.model.vocab_size}: the corpus {path} has a vocabulary "
+            f"of {manifest.vocab_size}; set config.model.vocab_size={manifest.vocab_size}"
+        )
+    train = source.open_train(cfg.data, _stages(cfg))
+    train.order.check_epochs(cfg.end, cfg.data.max_epochs)
+    tokenizer = Tokenizer(path.parent / manifest.tokenizer)
+    if tokenizer.hash() != manifest.tokenizer_hash:
+        raise ManifestError(
+            f"{tokenizer.path}: tokenizer hash {tokenizer.hash()}, but the shards were made with "
+            f"{manifest.tokenizer_hash}; restore that tokenizer or build the corpus again"
+        )
+    return Corpus(train, source.open_heldout(cfg.data), tokenizer)
+
+
+def _stages(cfg: Config) -> list[Stage]:
+    return [
+        Stage(
+            None
+            if stage.until is None
+            else cfg.to_rows(stage.until, f"config.data.mixture[{i}].until"),
+            stage.weights,
+        )
+        for i, stage in enumerate(cfg.data.mixture)
+    ]

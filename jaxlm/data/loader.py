@@ -1,0 +1,197 @@
+"""Batches on the devices, in order: each process reads the rows its devices need, and no more.
+
+`Loader` reads ahead in a thread: reading and the copy to the devices overlap the step. Which rows a
+batch has depends on its position alone, not on processes, mesh or where the loader started.
+Shapes: B rows of T + 1 ids, T = seq_len.
+"""
+
+import contextlib
+import queue
+import threading
+import time
+import weakref
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, Self
+
+import jax
+import numpy as np
+from jax.sharding import NamedSharding
+
+from jaxlm.schema import ConfigError
+
+DEPTH = 2
+"""Batches that wait on the devices, besides the one in use and the one on its way."""
+
+
+class Rows(Protocol):
+    """Where rows come from: `source.TrainRows`, `synthetic.SyntheticRows`, and held-out ones."""
+
+    seq_len: int
+
+    def rows(self, positions: np.ndarray, /) -> np.ndarray:
+        """ids[N, T + 1] at these positions (int64[N]); a pure function."""
+        ...
+
+    def stream(self, batches: Sequence[np.ndarray], /) -> Generator[np.ndarray]:
+        """`rows` of each of these batches of positions, in turn, perhaps read ahead."""
+        ...
+
+
+class Batch(NamedTuple):
+    """One global batch."""
+
+    rows_BT: jax.Array
+    """ids[B, T + 1], uint16 or uint32 as stored: cast before any arithmetic."""
+    position: int
+    """Of its first row."""
+    next_position: int
+    """Of the batch that follows."""
+
+
+class Loader:
+    """Iterates over the batches from `start` to `end`; a context manager, or `close` it."""
+
+    def __init__(
+        self, source: Rows, sharding: NamedSharding, batch_size: int, start: int, end: int
+    ):
+        """Batches of `batch_size` rows over all processes, sharded as `sharding` (of [B, T + 1]).
+
+        `ConfigError` if the mesh cannot split a batch, or start to end is not whole batches.
+        """
+        if end < start:
+            raise ConfigError(f"start={start} is past end={end}: the run is over; raise its end")
+        if (end - start) % batch_size:
+            raise ConfigError(
+                f"rows {start} to {end} are not whole batches of batch_size={batch_size}: "
+                f"{end - start} rows; end at {start + (end - start) // batch_size * batch_size}"
+            )
+        self.wait_seconds = 0.0
+        """Time that `next` has spent waiting for data, in all."""
+        self._share = _Share(sharding, batch_size, source.seq_len)
+        self._source = source
+        self._queue: queue.Queue[Batch | BaseException] = queue.Queue(DEPTH)
+        self._error: BaseException | None = None
+        stop = threading.Event()
+        plan = _Plan(range(start, end, batch_size), self._share.rows)
+        # The thread must not hold the loader, or a forgotten one would never be collected.
+        thread = threading.Thread(
+            target=_fill,
+            args=(source, plan, self._share, self._queue, stop),
+            name="jaxlm-loader",
+            daemon=True,
+        )
+        self._stop = weakref.finalize(self, _stop, thread, self._queue, stop)
+        thread.start()
+
+    def batch(self, position: int) -> Batch:
+        """The batch at a position, read here and now: a pure function, the one that is iterated."""
+        return self._share.batch(position, self._source.rows(position + self._share.rows))
+
+    def close(self) -> None:
+        """Stops the thread and drops what it has read; also done when collected and at exit."""
+        self._stop()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Batch:
+        """The next batch; raises what reading it raised, now and ever after."""
+        if self._error is None:
+            if not self._stop.alive:
+                raise ValueError("the loader is closed")
+            began = time.perf_counter()
+            item = self._queue.get()
+            self.wait_seconds += time.perf_counter() - began
+            if not isinstance(item, BaseException):
+                return item
+            self._error = item
+            self.close()
+        raise self._error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def check_fingerprint(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """`ConfigError` if the data of a checkpoint is not the data at hand: names what differs."""
+    changed = [key for key in {**saved, **now} if saved.get(key) != now.get(key)]
+    if changed:
+        found = "; ".join(f"{k}: was {saved.get(k)}, is {now.get(k)}" for k in changed)
+        raise ConfigError(
+            f"the data is not that of the checkpoint: {found}. Resume with the data and settings "
+            "of the run, or start a new run in another work directory"
+        )
+
+
+class _Share:
+    """Which rows of a batch this process needs, and how they become a global array."""
+
+    def __init__(self, sharding: NamedSharding, batch_size: int, seq_len: int):
+        self._sharding, self._shape = sharding, (batch_size, seq_len + 1)
+        spec = sharding.spec[0] if sharding.spec else None
+        axes = (spec,) if isinstance(spec, str) else spec or ()
+        parts = int(np.prod([sharding.mesh.shape[axis] for axis in axes], dtype=int))
+        if batch_size % parts:
+            raise ConfigError(
+                f"batch_size={batch_size} cannot be split over {'*'.join(axes)}={parts}; use a "
+                "multiple of it, or a mesh with fewer devices along these axes"
+            )
+        needed = set[int]()
+        for index in sharding.addressable_devices_indices_map(self._shape).values():
+            assert index is not None
+            needed.update(range(*index[0].indices(batch_size)))
+        self.rows = np.array(sorted(needed), np.int64)
+        """int64[N]: the rows, as offsets into the batch."""
+
+    def batch(self, position: int, local: np.ndarray) -> Batch:
+        """The batch at a position from the rows of this process (ids[N, T + 1])."""
+
+        def part(index: tuple[slice, ...] | None) -> np.ndarray:
+            assert index is not None
+            rows = np.arange(*index[0].indices(self._shape[0]))
+            return local[np.searchsorted(self.rows, rows), index[1]]
+
+        rows_BT = jax.make_array_from_callback(self._shape, self._sharding, part)
+        return Batch(rows_BT, position, position + self._shape[0])
+
+
+class _Plan(Sequence[np.ndarray]):
+    """The positions that this process reads for each batch, made when asked for."""
+
+    def __init__(self, starts: range, rows: np.ndarray):
+        self.starts, self._rows = starts, rows
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.starts[index] + self._rows
+
+
+def _fill(
+    source: Rows, plan: _Plan, share: _Share, out: queue.Queue, stop: threading.Event
+) -> None:
+    """The thread: puts every batch, then StopIteration or what went wrong."""
+    local_batches = source.stream(plan)
+    try:
+        for position, local in zip(plan.starts, local_batches, strict=True):
+            if stop.is_set():
+                return
+            out.put(share.batch(position, local))
+        out.put(StopIteration())
+    except BaseException as e:  # whatever it is, it is raised in the thread that asked
+        out.put(e)
+    finally:
+        local_batches.close()
+
+
+def _stop(thread: threading.Thread, out: queue.Queue, stop: threading.Event) -> None:
+    stop.set()
+    while thread.is_alive():
+        # The thread may wait for room in the queue.
+        with contextlib.suppress(queue.Empty):
+            out.get_nowait()
+        thread.join(0.01)

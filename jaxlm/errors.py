@@ -1,0 +1,18 @@
+"""What a user can put right: the command line shows the message without a traceback."""
+
+
+class UserError(ValueError):
+    """Wrong usage, configuration or data. Names the value, the rule and the remedy."""
+
+    exit_code = 2
+    """Never restarted: it would fail again."""
+
+
+class EnvironmentProblem(UserError):
+    """A machine that cannot run this: read-only storage, missing devices, hosts that differ."""
+
+    exit_code = 78
+
+
+RESTART = 75
+"""Exit code of a run that stopped in good order and wants to be started again."""

@@ -1,0 +1,81 @@
+"""Held-out loss by type: nats a target, perplexity, and bits a byte of text.
+
+Bits per byte do not depend on the tokenizer: two runs with different vocabularies can be compared.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from jaxlm import mesh as mesh_lib
+from jaxlm.data.corpus import Corpus
+from jaxlm.data.loader import Loader
+from jaxlm.models.transformer import Params
+from jaxlm.step import StepDef, compile_eval_step
+
+
+class Score(NamedTuple):
+    """The model on one type of held-out text."""
+
+    loss: float
+    """Nats a target."""
+    bits_per_byte: float
+    targets: int
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the loss."""
+        return math.exp(self.loss)
+
+
+class Evaluator:
+    """Compiled once, called with the parameters of any step."""
+
+    def __init__(self, step: StepDef, corpus: Corpus, mesh: Mesh, batch_size: int, rows: int):
+        """At most `rows` held-out rows a type, in batches of `batch_size`; 0 takes all."""
+        self._step = compile_eval_step(step, mesh)
+        self._heldout = corpus.heldout
+        self._piece_bytes_V = jax.device_put(
+            corpus.piece_bytes_V(step.model.cfg.padded_vocab), mesh_lib.replicated(mesh)
+        )
+        self._sharding = mesh_lib.rows_sharding(mesh)
+        self._batch, self._rows = batch_size, rows
+
+    def __call__(self, params: Params) -> dict[str, Score]:
+        """Type -> its score."""
+        return {name: self._score(params, name) for name in self._heldout}
+
+    def _score(self, params: Params, name: str) -> Score:
+        source = self._heldout[name]
+        rows = min(len(source), self._rows) if self._rows else len(source)
+        end = -(-rows // self._batch) * self._batch
+        total = np.zeros(3)
+        with Loader(source, self._sharding, self._batch, 0, end) as loader:
+            for batch in loader:
+                sums = self._step(params, batch.rows_BT, self._piece_bytes_V)
+                total += np.array([float(x) for x in sums])
+        nll, targets, text_bytes = total.tolist()
+        return Score(nll / targets, nll / math.log(2) / text_bytes, int(targets))
+
+
+def table(scores: Mapping[str, Score]) -> str:
+    """The scores as lines of text."""
+    lines = [f"{'type':<14}{'loss':>9}{'perplexity':>12}{'bits/byte':>11}{'targets':>11}"]
+    for name, s in scores.items():
+        lines.append(
+            f"{name:<14}{s.loss:>9.4f}{s.perplexity:>12.2f}{s.bits_per_byte:>11.4f}{s.targets:>11,}"
+        )
+    return "\n".join(lines)
+
+
+def as_metrics(scores: Mapping[str, Score]) -> dict[str, float]:
+    """Flat names for `metrics.jsonl` and TensorBoard."""
+    flat = {}
+    for name, score in scores.items():
+        flat[f"heldout/{name}/loss"] = score.loss
+        flat[f"heldout/{name}/bits_per_byte"] = score.bits_per_byte
+    return flat

@@ -1,0 +1,243 @@
+"""What a run reports: FLOPs, utilisation, and a writer that reads metrics one step late.
+
+The writer is handed step N's arrays when N has been dispatched and reads those of step N - 1, so
+the host never waits for the step in flight.
+"""
+
+import contextlib
+import json
+import math
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import numpy as jnp
+from tqdm import tqdm
+
+from jaxlm.clock import crossed
+from jaxlm.config import ModelConfig
+from jaxlm.workdir import open_lines, write_status
+
+PEAK_TFLOPS = {
+    "TPU v4": 275.0,
+    "TPU v5 lite": 197.0,
+    "TPU v5": 459.0,
+    "TPU v5p": 459.0,
+    "TPU v6 lite": 918.0,
+    "NVIDIA A100-SXM4-40GB": 312.0,
+    "NVIDIA A100-SXM4-80GB": 312.0,
+    "NVIDIA H100 80GB HBM3": 989.0,
+    "NVIDIA H200": 989.0,
+    "NVIDIA B200": 2250.0,
+}
+"""Device kind -> dense bf16 peak of one device, from the makers' data sheets."""
+
+
+def matrix_params(cfg: ModelConfig) -> int:
+    """Parameters that take part in matrix products: layers and head, not the input table."""
+    d, k = cfg.d_model, cfg.head_size
+    attention = d * k * (2 * cfg.n_heads + 2 * cfg.n_kv_heads)
+    return cfg.n_layers * (attention + 3 * d * cfg.d_ff) + d * cfg.padded_vocab
+
+
+def flops_per_token(cfg: ModelConfig, seq_len: int) -> float:
+    """Model FLOPs of a training token: 6 a matrix parameter, and causal attention over a row.
+
+    Attention is 2 products, 2 FLOPs a multiply-add, 3 passes, half the keys: 6 L T H K. The
+    recomputation of remat is not counted (PaLM, appendix B, but with the causal half).
+    """
+    attention = 6 * cfg.n_layers * seq_len * cfg.n_heads * cfg.head_size
+    return 6.0 * matrix_params(cfg) + attention
+
+
+def peak_tflops(cfg_peak: float | None, dtype: str) -> float:
+    """Peak of one device: as configured, from the table, or measured on a CPU.
+
+    NaN for an accelerator that the table does not know.
+    """
+    if cfg_peak is not None:
+        return cfg_peak
+    device = jax.local_devices()[0]
+    if device.platform == "cpu":
+        return measured_tflops(dtype) / jax.local_device_count()
+    return PEAK_TFLOPS.get(device.device_kind, math.nan)
+
+
+def measured_tflops(dtype: str, size: int = 2048, tries: int = 5) -> float:
+    """The best of some products of square matrices on this machine."""
+    a = jnp.full((size, size), 0.5, jnp.dtype(dtype))
+    product = jax.jit(lambda a: a @ a)
+    product(a).block_until_ready()
+    best = math.inf
+    for _ in range(tries):
+        start = time.perf_counter()
+        product(a).block_until_ready()
+        best = min(best, time.perf_counter() - start)
+    return 2 * size**3 / best / 1e12
+
+
+class Pending(NamedTuple):
+    """A step whose metrics have not been read."""
+
+    step: int
+    before: int
+    """Position of its first row."""
+    position: int
+    """Position after it."""
+    metrics: Any
+    lr: float
+    data_wait_s: float
+
+
+class Read(NamedTuple):
+    """What all processes read of a step, alike."""
+
+    step: int
+    loss: float
+    flags: np.ndarray
+
+
+class Interval(NamedTuple):
+    """Where the figures of the next report begin."""
+
+    step: int
+    start_s: float
+
+
+class Writer:
+    """Terminal, `metrics.jsonl` and TensorBoard of process 0; the flags of all.
+
+    Units: seconds, tokens (targets, padding included), nats.
+    """
+
+    def __init__(
+        self,
+        workdir: Path,
+        *,
+        batch_tokens: int,
+        flops_per_token: float,
+        peak_flops: float,
+        every_rows: int,
+        first_step: int,
+        total_steps: int,
+        end: int,
+        tensorboard: bool,
+    ):
+        self._tokens = batch_tokens
+        self._flops = flops_per_token
+        self._peak = peak_flops
+        self._every = every_rows
+        self.total_steps = total_steps
+        self._workdir, self._end = workdir, end
+        self._pending: Pending | None = None
+        self._interval: Interval | None = None
+        self._waited_s = 0.0
+        self._main = jax.process_index() == 0
+        self._events = None
+        if self._main:
+            self._file = open_lines(workdir / "metrics.jsonl")
+            self._bar = tqdm(
+                total=total_steps,
+                initial=first_step,
+                unit="step",
+                disable=not sys.stderr.isatty(),
+                dynamic_ncols=True,
+            )
+            if tensorboard:
+                from tensorboardX import SummaryWriter
+
+                self._events = SummaryWriter(str(workdir / "tensorboard"))
+
+    def push(self, pending: Pending) -> Read | None:
+        """Takes a dispatched step and reads the one before, if there was one."""
+        before, self._pending = self._pending, pending
+        self._waited_s += pending.data_wait_s
+        return None if before is None else self._read(before)
+
+    def flush(self) -> Read | None:
+        """Reads the last step, if it has not been read."""
+        before, self._pending = self._pending, None
+        return None if before is None else self._read(before)
+
+    def say(self, line: str) -> None:
+        """A line on the terminal that does not tear the progress bar."""
+        if self._main:
+            self._bar.write(line) if not self._bar.disable else print(line, flush=True)
+
+    def record(self, values: dict[str, Any]) -> None:
+        """A line of `metrics.jsonl`, and TensorBoard scalars for its numbers."""
+        if not self._main:
+            return
+        self._file.write(json.dumps(values) + "\n")
+        self._file.flush()
+        if self._events is not None:
+            for name, value in values.items():
+                if name not in ("step", "position") and isinstance(value, int | float):
+                    self._events.add_scalar(name, value, values["step"])
+
+    def status(self, state: str, step: int, position: int) -> None:
+        """Writes `status.json`."""
+        if self._main:
+            write_status(self._workdir, state, step, position, self._end)
+
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """What happens inside (evaluation, saving) does not count as training time."""
+        start = time.perf_counter()
+        yield
+        if self._interval is not None:
+            self._interval = self._interval._replace(
+                start_s=self._interval.start_s + time.perf_counter() - start
+            )
+
+    def close(self) -> None:
+        """Closes files."""
+        if self._main:
+            self._bar.close()
+            self._file.close()
+            if self._events is not None:
+                self._events.close()
+
+    def _read(self, done: Pending) -> Read:
+        read = Read(done.step, float(done.metrics.loss), np.asarray(done.metrics.flags))
+        if not self._main:
+            return read
+        now = time.perf_counter()
+        if not self._bar.disable:
+            self._bar.update(done.step - self._bar.n)
+        if self._interval is None:  # the first step compiles: it is in no interval
+            self._interval, self._waited_s = Interval(done.step, now), 0.0
+        elif done.step == self.total_steps or crossed(self._every, done.before, done.position):
+            self._report(done, self._interval, now)
+            self._interval, self._waited_s = Interval(done.step, now), 0.0
+        return read
+
+    def _report(self, done: Pending, interval: Interval, now: float) -> None:
+        step_s = (now - interval.start_s) / (done.step - interval.step)
+        tokens_per_s = self._tokens / step_s
+        values = {
+            "step": done.step,
+            "position": done.position,
+            "loss": float(done.metrics.loss),
+            "nll": float(done.metrics.nll),
+            "grad_norm": float(done.metrics.grad_norm),
+            "learning_rate": done.lr,
+            "targets": float(done.metrics.weight),
+            "step_time_s": step_s,
+            "tokens_per_s": tokens_per_s,
+            "mfu": tokens_per_s * self._flops / self._peak,
+            "data_wait_share": self._waited_s / max(now - interval.start_s, 1e-9),
+        }
+        self.record(values)
+        self.status("training", done.step, done.position)
+        left = tqdm.format_interval(round((self.total_steps - done.step) * step_s))
+        self.say(
+            f"step {done.step:>6}/{self.total_steps}  loss {values['loss']:.4f}  "
+            f"grad {values['grad_norm']:.3f}  lr {done.lr:.2e}  {step_s:.3f} s/step  "
+            f"{tokens_per_s:,.0f} tok/s  MFU {values['mfu']:.1%}  "
+            f"data {values['data_wait_share']:.1%}  left {left}"
+        )

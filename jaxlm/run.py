@@ -1,0 +1,152 @@
+"""A run before its loop: all that is checked, opened and restored before anything is compiled."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+from jax.sharding import Mesh
+
+from jaxlm import cluster, loss, models, optim, state, workdir
+from jaxlm import mesh as mesh_lib
+from jaxlm.checkpoint import Checkpoints, abandon_unfinished
+from jaxlm.config import Config
+from jaxlm.data.corpus import Corpus, open_corpus
+from jaxlm.data.loader import check_fingerprint
+from jaxlm.models.transformer import Params
+from jaxlm.schema import ConfigError, changes, to_dict
+from jaxlm.state import TrainState
+from jaxlm.step import StepDef
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is fixed for a run."""
+
+    cfg: Config
+    workdir: Path
+    corpus: Corpus
+    mesh: Mesh
+    step: StepDef
+    where: TrainState
+    """Shardings of the state."""
+    checkpoints: Checkpoints
+
+
+class Beginning(NamedTuple):
+    """Where a process starts in a run."""
+
+    state: TrainState
+    step: int
+    position: int
+
+
+def prepare(cfg: Config, directory: Path) -> Run:
+    """Checks hosts, directory, data, mesh and model, and opens the checkpoints to write.
+
+    Raises `UserError` for what the user must put right, before anything is compiled.
+    """
+    workdir.check_writable(directory)
+    cluster.check_same("preflight", {"config": repr(cfg), "jax": jax.__version__})
+    abandon_unfinished(directory)
+    return _open(cfg, directory, read_only=False)
+
+
+def open_trained(cfg: Config, directory: Path) -> tuple[Run, Params, int]:
+    """A run to look at: its newest checkpoint's parameters and step; nothing is written."""
+    run = _open(cfg, directory, read_only=True)
+    step = run.checkpoints.latest()
+    if step is None:
+        raise ConfigError(f"--workdir={directory}: has no finished checkpoint yet")
+    run.checkpoints.verify(step)
+    template = state.abstract(run.step.model, run.step.optimizer, run.where).params
+    return run, run.checkpoints.restore_params(step, template), step
+
+
+def _open(cfg: Config, directory: Path, read_only: bool) -> Run:
+    corpus = open_corpus(cfg)
+    mesh = mesh_lib.make(cfg.mesh)
+    model, optimizer = models.build(cfg.model), optim.build(cfg.optim)
+    loss.check_blocks(cfg.loss.vocab_blocks, cfg.model.padded_vocab, mesh.shape["tensor"])
+    step = StepDef(
+        model=model,
+        optimizer=optimizer,
+        loss=cfg.loss,
+        clip_norm=cfg.optim.clip_norm,
+        seed=cfg.train.seed,
+        dropout=any(rate > 0 for _, rate in cfg.model.dropout),
+        microbatches=mesh_lib.microbatches(mesh, cfg.train.batch_size, cfg.train.rows_per_device),
+        bos_id=corpus.bos_id,
+        pad_id=corpus.pad_id,
+    )
+    where = state.shardings(model, optimizer, mesh)
+    checkpoints = Checkpoints(directory, cfg.checkpoint, read_only)
+    return Run(cfg, directory, corpus, mesh, step, where, checkpoints)
+
+
+def begin(run: Run, say: Callable[[str], None]) -> Beginning:
+    """A new state, or the one of the newest checkpoint; written to the history."""
+    beginning, changed = _new_or_resumed(run, say)
+    cfg, left = run.cfg, run.cfg.end - beginning.position
+    if left < 0 or left % cfg.train.batch_size:
+        raise ConfigError(
+            f"config.train.end={cfg.train.end!r} is row {cfg.end}: from the checkpoint's row "
+            f"{beginning.position} that is not whole batches of {cfg.train.batch_size}; "
+            "choose another end"
+        )
+    if jax.process_index() == 0:
+        workdir.write_json(run.workdir / "config.json", to_dict(cfg))
+        start = workdir.Start(
+            step=beginning.step,
+            position=beginning.position,
+            batch_size=cfg.train.batch_size,
+            processes=jax.process_count(),
+            devices=run.mesh.size,
+            mesh=list(run.mesh.shape.values()),
+            changed=changed,
+            time=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        )
+        workdir.append_start(run.workdir, start)
+    return beginning
+
+
+def _new_or_resumed(run: Run, say: Callable[[str], None]) -> tuple[Beginning, list[list[Any]]]:
+    model, optimizer = run.step.model, run.step.optimizer
+    step = run.checkpoints.latest()
+    if step is None:
+        return Beginning(state.init(model, optimizer, run.cfg.train.seed, run.where), 0, 0), []
+    run.checkpoints.verify(step)
+    notes = run.checkpoints.notes(step)
+    changed = allowed_changes(notes["config"], run.cfg)
+    check_fingerprint(notes["data"], run.corpus.train.fingerprint())
+    restored = run.checkpoints.restore(step, state.abstract(model, optimizer, run.where))
+    position = state.join_position(restored.position)
+    for name, old, new in changed:
+        say(f"config.{name} has changed from {old!r} to {new!r}; written to history.jsonl")
+    say(f"resuming at step {step}, row {position:,}")
+    return Beginning(restored, step, position), changed
+
+
+def allowed_changes(saved: dict[str, Any], cfg: Config) -> list[list[Any]]:
+    """[field, old, new] of each recorded field that differs from a checkpoint's config.
+
+    `ConfigError` names the fixed fields that differ.
+    """
+    found = list(changes(Config, saved, cfg))
+    forbidden = [
+        f"config.{name}: {old!r} -> {new!r}" for name, old, new, rule in found if rule == "fixed"
+    ]
+    if forbidden:
+        raise ConfigError(
+            "this run began with another configuration, and these fields may not change:\n  "
+            + "\n  ".join(forbidden)
+            + "\nGive the old values, or start a new run in another --workdir"
+        )
+    return [[name, old, new] for name, old, new, rule in found if rule == "recorded"]
+
+
+def notes(run: Run) -> dict[str, Any]:
+    """What is saved beside the state, and compared by a resume."""
+    return {"config": to_dict(run.cfg), "data": run.corpus.train.fingerprint()}

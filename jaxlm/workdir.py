@@ -1,0 +1,117 @@
+"""The small files of a run beside its checkpoints: who wrote what, and how to read it back.
+
+config.json   the resolved configuration, of the newest start
+history.jsonl one line a start: from which step and position, with which batch and processes
+status.json   where the run is; launchers watch `position`
+metrics.jsonl one line an interval or evaluation
+"""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+from jaxlm.errors import EnvironmentProblem, UserError
+
+
+class Start(NamedTuple):
+    """A line of `history.jsonl`: steps from `step` on, until a later line says otherwise."""
+
+    step: int
+    position: int
+    batch_size: int
+    processes: int
+    devices: int
+    mesh: list[int]
+    changed: list[list[Any]]
+    """[field, old, new] of what the config changed since the start before."""
+    time: str
+
+
+def check_writable(workdir: Path) -> None:
+    """Makes the directory, and a file in it; `EnvironmentProblem` says why it cannot."""
+    probe = workdir / f".probe-{os.getpid()}"
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+        probe.write_text("probe")
+        probe.unlink()
+    except OSError as e:
+        raise EnvironmentProblem(
+            f"--workdir={workdir}: cannot be written ({e.strerror}); "
+            "choose a directory that this user may write, on a disk with room"
+        ) from e
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Writes whole or not at all."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(json.dumps(data, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def append_start(workdir: Path, start: Start) -> None:
+    """Adds a line to the history."""
+    with open_lines(workdir / "history.jsonl") as f:
+        f.write(json.dumps(start._asdict()) + "\n")
+
+
+def open_lines(path: Path) -> TextIO:
+    """Opens for appending; a last line torn by a kill is ended first."""
+    file = path.open("a+", encoding="utf-8")
+    if file.tell() > 0:
+        with path.open("rb") as f:
+            f.seek(-1, os.SEEK_END)
+            if f.read() != b"\n":
+                file.write("\n")
+    return file
+
+
+def history(workdir: Path) -> list[Start]:
+    """All starts of a run, oldest first."""
+    return [Start(**line) for line in _lines(workdir / "history.jsonl")]
+
+
+def position_of_step(workdir: Path, step: int) -> tuple[int, int]:
+    """(first position, rows) of the batch of step number `step`, counted from 1."""
+    starts = [s for s in history(workdir) if s.step < step]
+    if step < 1 or not starts:
+        raise UserError(f"step {step}: steps are counted from 1, and this run has begun at none")
+    last = starts[-1]
+    return last.position + (step - 1 - last.step) * last.batch_size, last.batch_size
+
+
+def status(workdir: Path) -> dict[str, Any]:
+    """Where the run is; `UserError` if nothing has run there."""
+    try:
+        return json.loads((workdir / "status.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"--workdir={workdir}: no status.json there; has a run started?") from None
+
+
+def metrics(workdir: Path) -> list[dict[str, Any]]:
+    """The lines of `metrics.jsonl`; of a step logged twice, after a resume, only the last."""
+    newest: dict[tuple, dict[str, Any]] = {}
+    for line in _lines(workdir / "metrics.jsonl"):
+        newest[line["step"], "loss" in line] = line
+    return list(newest.values())
+
+
+def write_status(workdir: Path, state: str, step: int, position: int, end: int) -> None:
+    """Tells launchers and `jaxlm status` where the run is."""
+    now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    data = {"state": state, "step": step, "position": position, "end": end, "time": now}
+    write_json(workdir / "status.json", data)
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """Whole JSON lines; a torn last line, from a kill, is left out."""
+    if not path.exists():
+        return []
+    found = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            found.append(json.loads(line))
+        except json.JSONDecodeError:
+            continue
+    return found

@@ -1,0 +1,229 @@
+"""Runs a job as N processes on this machine, and starts it again while that helps."""
+
+import argparse
+import contextlib
+import json
+import math
+import queue
+import shlex
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from launch import exits
+from launch.exits import Exit
+from launch.process import Events, Process, Spec, say
+
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_LONGEST_DELAY_S = 60.0
+
+_EPILOG = """\
+All other arguments go to `jaxlm train` as they are: --config=FILE, --config.a.b=VALUE ...
+
+output    process 0 as it is, the others after "[index] "; all of it in WORKDIR/logs/
+signals   SIGTERM, SIGINT or SIGHUP: every process saves and ends; a second one kills at once
+failures  when a process dies the others are ended at once; the first failure is shown first
+restarts  after exit code 75, a death by signal or a lost peer, 1, 2, 4 ... 60 s later, for as long
+          as `position` in WORKDIR/status.json advances
+
+exit code: 0 done, 2 wrong usage, config or data, 75 start me again, 78 wrong environment; any other
+is a crash, a bug that a restart would only repeat. 2 and 78 win over 75.
+"""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be run, and how patiently."""
+
+    program: tuple[str, ...]
+    """The command of one process, less the flags that tell it which process it is."""
+    workdir: Path
+    processes: int = 1
+    max_restarts: int = 3
+    """Restarts without progress before giving up."""
+    peer_grace_s: float = 60.0
+    """Once a process has ended as it meant to, how long the others may take to do the same."""
+    kill_grace_s: float = 2.0
+    """Once a process has died, how long the others have between SIGTERM and SIGKILL."""
+
+
+def plan(job: Job, port: int) -> tuple[Spec, ...]:
+    """The processes of one attempt, which meet at `localhost:port`."""
+    return tuple(
+        Spec(i, job.program + _place(job, port, i), job.workdir / "logs" / f"process-{i}.log")
+        for i in range(job.processes)
+    )
+
+
+def _place(job: Job, port: int, index: int) -> tuple[str, ...]:
+    if job.processes == 1:
+        return ()
+    return (
+        f"--coordinator=localhost:{port}",
+        f"--processes={job.processes}",
+        f"--process={index}",
+    )
+
+
+def run(job: Job) -> int:
+    """Runs the job to its end and returns the exit code; call it from the main thread.
+
+    `OSError` if the log directory cannot be made or a process cannot be started.
+    """
+    (job.workdir / "logs").mkdir(parents=True, exist_ok=True)
+    events: Events = queue.SimpleQueue()
+    best, stalled = _position(job.workdir), 0
+    with _stop_signals_to(events):
+        while True:
+            ended, stopped = _attempt(job, events)
+            cause = exits.cause(ended)
+            if cause is None:
+                return exits.DONE
+            _report(cause, ended, job)
+            if cause.code != exits.RESTART or stopped:
+                return cause.code
+            position = _position(job.workdir)
+            if position > best:
+                best, stalled = position, 0
+            if stalled == job.max_restarts:
+                say(f"giving up after {stalled} restarts without progress, {_at(best)}")
+                return cause.code
+            delay = min(2.0**stalled, _LONGEST_DELAY_S)
+            stalled += 1
+            say(f"starting again in {delay:.0f} s, {_at(position)}")
+            if _next_event(events, time.monotonic() + delay) is not None:
+                return cause.code
+
+
+def _attempt(job: Job, events: Events) -> tuple[list[Exit], bool]:
+    """All processes from start to end: their exits, and whether someone asked us to stop."""
+    running: dict[int, Process] = {}
+    ended: list[Exit] = []
+    stopped, kill_at = False, math.inf
+    try:
+        for spec in plan(job, _free_port()):
+            running[spec.index] = Process(spec, events)
+        while running:
+            event = _next_event(events, kill_at)
+            if isinstance(event, Exit):
+                del running[event.index]
+                ended.append(event)
+                grace = job.peer_grace_s if event.graceful else job.kill_grace_s
+                kill_at = min(kill_at, event.time + grace)
+                if not event.graceful:
+                    _each(running, Process.terminate)
+            elif event is None or stopped:  # out of patience, or asked twice
+                kill_at = math.inf
+                _each(running, Process.kill)
+            else:
+                stopped = True
+                _each(running, Process.terminate)
+    finally:
+        _each(running, Process.kill)
+    return ended, stopped
+
+
+def _each(running: Mapping[int, Process], do: Callable[[Process], None]) -> None:
+    for process in running.values():
+        do(process)
+
+
+def _next_event(events: Events, deadline: float) -> Exit | signal.Signals | None:
+    """The next event; None once the monotonic clock is past `deadline`."""
+    wait = None if math.isinf(deadline) else max(0.0, deadline - time.monotonic())
+    try:
+        return events.get(timeout=wait)
+    except queue.Empty:
+        return None
+
+
+@contextlib.contextmanager
+def _stop_signals_to(events: Events) -> Iterator[None]:
+    # SimpleQueue.put is re-entrant, so a handler may call it while the queue is being read.
+    def handle(number: int, _frame: object) -> None:
+        events.put(signal.Signals(number))
+
+    before = {s: signal.signal(s, handle) for s in _STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for s, handler in before.items():
+            signal.signal(s, handler)
+
+
+def _report(cause: Exit, ended: Sequence[Exit], job: Job) -> None:
+    say(f"{cause}; its log is {job.workdir}/logs/process-{cause.index}.log")
+    if not cause.graceful:
+        for line in cause.tail:
+            say(f"  | {line}")
+    for e in ended:
+        if e is not cause and e.status != exits.DONE:
+            say(f"also, {e.time - cause.time:+.1f} s: {e}")
+
+
+def _position(workdir: Path) -> int:
+    """How far the run has come, by its `status.json`; -1 if it says nothing."""
+    try:
+        return int(json.loads((workdir / "status.json").read_text(encoding="utf-8"))["position"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return -1
+
+
+def _at(position: int) -> str:
+    return "no position reached yet" if position < 0 else f"at position {position:,}"
+
+
+def _free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("", 0))
+        return s.getsockname()[1]
+
+
+def main(argv: Sequence[str]) -> int:
+    """`python -m launch local ARGUMENTS`; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m launch local",
+        usage="%(prog)s --processes=N --workdir=DIR --config=FILE [--config.a.b=VALUE ...]",
+        description=__doc__,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--processes", type=_whole(1), default=1, metavar="N", help="default 1")
+    parser.add_argument("--workdir", type=Path, required=True, metavar="DIR", help="of the run")
+    parser.add_argument(
+        "--max-restarts",
+        type=_whole(0),
+        default=Job.max_restarts,
+        metavar="K",
+        help="give up after K restarts without progress (default %(default)s)",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print what would be run")
+    args, rest = parser.parse_known_args(argv)
+    for name in (arg.partition("=")[0] for arg in rest):
+        if name in ("--coordinator", "--process"):
+            parser.error(f"{name} differs from process to process, the launcher sets it; remove it")
+    train = (sys.executable, "-m", "jaxlm", "train", f"--workdir={args.workdir}", *rest)
+    job = Job(train, args.workdir, args.processes, args.max_restarts)
+    if args.dry_run:
+        for spec in plan(job, _free_port()):
+            print(shlex.join(spec.command))
+        return exits.DONE
+    try:
+        return run(job)
+    except OSError as e:
+        say(f"{e.filename or args.workdir}: {e.strerror}; choose a --workdir that can be written")
+        return exits.ENVIRONMENT
+
+
+def _whole(least: int) -> Callable[[str], int]:
+    def whole(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} up")
+        return int(text)
+
+    return whole

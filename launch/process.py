@@ -1,0 +1,137 @@
+"""One process on this machine: started, shown, logged, signalled; its exit becomes an event."""
+
+import contextlib
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+from typing import TextIO
+
+from launch import guard
+from launch.exits import Exit
+
+TAIL_LINES = 20
+LOG_BYTES = 64 << 20
+"""A log that grows past this becomes `<name>.log.1`, in place of the one before."""
+_LINE_BYTES = 1 << 16
+_DRAIN_S = 5.0
+
+type Events = queue.SimpleQueue[Exit | signal.Signals]
+"""What a launcher waits for: the end of a process, or a signal to itself."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What is to be run: plain data."""
+
+    index: int
+    command: tuple[str, ...]
+    log: Path
+
+
+class Process:
+    """A running `Spec`, in a session of its own; puts its `Exit` on `events` when it ends.
+
+    Output goes to the log, and to our standard output: process 0 as it is, others after `[index] `.
+    """
+
+    def __init__(self, spec: Spec, events: Events):
+        self._spec, self._events = spec, events
+        self._tail: deque[str] = deque(maxlen=TAIL_LINES)
+        # -I -S: the guard starts in 10 ms and sees no user site; the command it becomes does.
+        self._popen = subprocess.Popen(
+            [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), *spec.command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        threading.Thread(target=self._wait, daemon=True).start()
+
+    def terminate(self) -> None:
+        """Asks the process to save and end; its own children are its own affair."""
+        self._popen.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Ends the process and all that it started, at once."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._popen.pid, signal.SIGKILL)
+
+    def _wait(self) -> None:
+        status = self._popen.wait()
+        ended = time.monotonic()
+        self.kill()  # what it left running would hold its output open
+        self._reader.join(_DRAIN_S)
+        self._events.put(Exit(ended, self._spec.index, status, tuple(self._tail)))
+
+    def _read(self) -> None:
+        assert self._popen.stdout is not None
+        prefix = f"[{self._spec.index}] ".encode() if self._spec.index else b""
+        with contextlib.closing(Log(self._spec.log)) as log, self._popen.stdout as output:
+            log.write(f"--- {time.strftime('%F %T')} {self._spec.command}\n".encode())
+            while line := output.readline(_LINE_BYTES):
+                log.write(line)
+                show(sys.stdout, prefix + line)
+                self._tail.append(line.decode(errors="replace").rstrip())
+
+
+class Log:
+    """A file to append to, of bounded size.
+
+    It never raises: if a full disk stopped the reading, the process would block on its own output.
+    """
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._file: FileIO | None = None
+        try:
+            self._file = path.open("ab", buffering=0)
+        except OSError as e:
+            self._give_up(e)
+
+    def write(self, data: bytes) -> None:
+        """Appends; a file that has grown past `LOG_BYTES` is set aside for a new one."""
+        if self._file is None:
+            return
+        try:
+            self._file.write(data)
+            if self._file.tell() > LOG_BYTES:
+                self._file.close()
+                self._path.replace(self._path.with_name(self._path.name + ".1"))
+                self._file = self._path.open("ab", buffering=0)
+        except OSError as e:
+            self._give_up(e)
+
+    def close(self) -> None:
+        """Ends the log."""
+        if self._file is not None:
+            self._file.close()
+
+    def _give_up(self, error: OSError) -> None:
+        self.close()
+        self._file = None
+        say(f"cannot write {self._path}: {error.strerror}; this output is shown and not kept")
+
+
+def say(text: str) -> None:
+    """The launcher's own word, on standard error."""
+    show(sys.stderr, f"launch: {text}\n".encode())
+
+
+def show(stream: TextIO, data: bytes) -> None:
+    """Writes at once. A run does not end because nobody watches it: a closed stream is dropped."""
+    try:
+        stream.buffer.write(data)
+        stream.buffer.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,0 +1,257 @@
+"""Rows from shards: the right ids, and every kind of damage named."""
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jaxlm.config import DataConfig
+from jaxlm.data import manifest as manifests
+from jaxlm.data import source
+from jaxlm.data.manifest import ManifestError
+from jaxlm.data.order import OrderError, Stage
+from tests.corpus import make_corpus, read_shard, write_shard
+
+SOURCES = {"web": (100, 51, 70), "code": (40,)}
+HELDOUT = {"web": (5, 3), "code": (4,)}
+ROWS = sum(map(sum, SOURCES.values()))
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    return make_corpus(tmp_path / "corpus", SOURCES, heldout=HELDOUT)
+
+
+def config(manifest: Path, seq_len: int = 32) -> DataConfig:
+    return DataConfig(manifest=str(manifest), seq_len=seq_len, shuffle_window=1000)
+
+
+def open_train(manifest: Path, seq_len: int = 32) -> source.TrainRows:
+    return source.open_train(config(manifest, seq_len), ())
+
+
+def edit(path: Path, edited: Mapping[str, Any]) -> None:
+    """Saves the manifest with these fields changed."""
+    manifests.save(replace(manifests.load(path), **edited), path)
+
+
+def edit_shard(path: Path, edited: Mapping[str, Any]) -> None:
+    """Saves the manifest with these fields of its first shard changed."""
+    first, *others = manifests.load(path).shards
+    edit(path, {"shards": (replace(first, **edited), *others)})
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 3])
+def test_a_row_is_a_run_of_chunks_with_their_overlaps_dropped(manifest, chunks):
+    rows = open_train(manifest, seq_len=32 * chunks)
+    positions = np.arange(1000)
+    where, ids = rows.order.locate(positions), rows.rows(positions)
+    assert ids.shape == (1000, 32 * chunks + 1) and ids.dtype == np.uint16
+    for i in range(0, 1000, 7):
+        shard = rows.shard(where.source[i], where.shard[i])
+        records = read_shard(manifest.parent / shard.path)
+        stream = np.append(records[:, :-1].reshape(-1), records[-1, -1])
+        start = where.row[i] * chunks * 32
+        assert ids[i].tolist() == stream[start : start + 32 * chunks + 1].tolist()
+
+
+def test_an_epoch_has_every_chunk_once(manifest):
+    rows = source.open_train(replace(config(manifest), block_rows=ROWS), ())
+    ids = rows.rows(np.arange(ROWS))
+    shards = [s for listed in rows.shards.by_source.values() for s in listed]
+    every = np.concatenate([read_shard(manifest.parent / s.path) for s in shards])
+    assert sorted(map(bytes, ids)) == sorted(map(bytes, every))
+    assert rows.order.epochs(ROWS) == {"code": 1.0, "web": 1.0}
+
+
+def test_leftover_chunks_are_counted(manifest):
+    shards = open_train(manifest, seq_len=96).shards
+    assert shards.leftover_chunks() == {"web": 1 + 0 + 1, "code": 1}
+
+
+def test_stages_choose_the_sources(manifest):
+    stages = [Stage(100, (("web", 1), ("code", 0))), Stage(None, (("web", 0), ("code", 1)))]
+    rows = source.open_train(replace(config(manifest), block_rows=100), stages)
+    assert rows.order.draws(150).tolist() == [50, 100]
+
+
+def test_the_window_is_given_in_bytes(manifest):
+    rows = source.open_train(replace(config(manifest, 64), shuffle_window=64 * 2 * 10), ())
+    assert rows.order.fingerprint()["window_rows"] == {"code": 10, "web": 10}
+
+
+def test_a_stream_is_what_rows_gives(manifest):
+    rows = open_train(manifest)
+    batches = [np.arange(i, i + 8) for i in range(0, 800, 8)]
+    streamed = list(rows.stream(batches))
+    assert (np.concatenate(streamed) == rows.rows(np.arange(800))).all()
+
+
+def test_a_stream_ends_at_the_first_damage(manifest):
+    rows = open_train(manifest)
+    batches = [np.arange(8), np.arange(8, 16), np.array([-1]), np.arange(16, 24)]
+    stream = rows.stream(batches)
+    assert next(stream).shape == next(stream).shape == (8, 33)
+    with pytest.raises(OrderError, match="positions"):
+        next(stream)
+    assert list(stream) == []
+
+
+def test_threads_read_the_same(manifest):
+    rows = open_train(manifest)
+    expected = rows.rows(np.arange(500))
+    batches = [np.arange(i, i + 50) for i in range(0, 500, 50)] * 8
+    with ThreadPoolExecutor(8) as pool:
+        for batch, ids in zip(batches, pool.map(rows.rows, batches), strict=True):
+            assert (ids == expected[batch]).all()
+
+
+def test_few_shards_are_open_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(source, "OPEN_SHARDS", 3)
+    path = make_corpus(tmp_path / "corpus", {"web": (2,) * 20})
+    rows = open_train(path)
+    expected = rows.rows(np.arange(40))
+    files = [os.path.realpath(f) for f in Path("/proc/self/fd").iterdir()]
+    assert sum(file.startswith(str(tmp_path)) for file in files) == 3
+    assert (rows.rows(np.arange(40)) == expected).all()
+
+
+def test_held_out_rows_come_once_by_type_and_then_padding(manifest):
+    held = source.open_heldout(config(manifest))
+    assert list(held) == ["code", "web"] and [len(rows) for rows in held.values()] == [4, 8]
+    ids = held["web"].rows(np.arange(12))
+    shards = held["web"].shards.by_source["web"]
+    records = np.concatenate([read_shard(manifest.parent / shard.path) for shard in shards])
+    assert (ids[:8] == records).all() and (ids[8:] == held["web"].pad_id).all()
+    assert (next(held["web"].stream([np.arange(7, 9)])) == ids[7:9]).all()
+    train = open_train(manifest).rows(np.arange(1000))
+    assert not {*map(bytes, ids[:8])} & {*map(bytes, train)}
+
+
+def test_the_fingerprint_follows_what_decides_the_rows(manifest):
+    prints = [open_train(manifest).fingerprint()]
+    assert prints[0] == open_train(manifest).fingerprint()
+    changes = {"seq_len": 64, "seed": 1, "block_rows": 500, "shuffle_window": 2000}
+    for name, value in changes.items():
+        prints.append(
+            source.open_train(replace(config(manifest), **{name: value}), ()).fingerprint()
+        )
+    even = [Stage(None, (("web", 1), ("code", 1)))]
+    prints.append(source.open_train(config(manifest), even).fingerprint())
+    edit(manifest, {"tokenizer_hash": "another"})
+    prints.append(open_train(manifest).fingerprint())
+    assert all(a != b for i, a in enumerate(prints) for b in prints[:i])
+
+
+# ---- refusals ------------------------------------------------------------------------------------
+
+
+def read_all(manifest: Path) -> np.ndarray:
+    return open_train(manifest).rows(np.arange(1000))
+
+
+def first_shard(manifest: Path) -> Path:
+    return manifest.parent / manifests.load(manifest).shards[0].path
+
+
+def test_a_row_that_is_not_whole_chunks_is_refused(manifest):
+    with pytest.raises(ManifestError) as e:
+        open_train(manifest, seq_len=80)
+    assert str(e.value) == (
+        "seq_len=80 is not a multiple of the corpus's chunk_tokens=32; use 64 or 96"
+    )
+    with pytest.raises(ManifestError, match=r"seq_len=16 is not .*; use 32$"):
+        open_train(manifest, seq_len=16)
+
+
+def test_a_missing_shard_is_named(manifest):
+    first_shard(manifest).unlink()
+    with pytest.raises(ManifestError, match=r"web-train-00000.array_record: shard is missing"):
+        open_train(manifest)
+
+
+@pytest.mark.parametrize("size", [0, 70_000])
+def test_a_truncated_shard_is_named(manifest, size):
+    os.truncate(first_shard(manifest), size)
+    with pytest.raises(ManifestError, match=rf"00000.array_record: {size} bytes, the manifest"):
+        open_train(manifest)
+    # Also when the size agrees: the bare reader would say "no records" and go on.
+    edit_shard(manifest, {"file_bytes": size})
+    with pytest.raises(ManifestError, match=r"00000.array_record: 0 readable records, .* says 100"):
+        read_all(manifest)
+
+
+def test_a_flipped_bit_is_named_with_its_record(manifest):
+    path = first_shard(manifest)
+    data = bytearray(path.read_bytes())
+    # The file has 64 kB blocks; the records lie at its beginning.
+    data[3_000] ^= 4
+    path.write_bytes(data)
+    with pytest.raises(ManifestError, match=r"web-train-00000.array_record: record \d+ is damaged"):
+        read_all(manifest)
+
+
+def test_a_wrong_count_of_chunks_is_named(manifest):
+    edit_shard(manifest, {"chunks": 99})
+    with pytest.raises(ManifestError, match="100 readable records, the manifest says 99"):
+        read_all(manifest)
+
+
+def test_an_id_outside_the_vocabulary_is_named(manifest):
+    edit(manifest, {"vocab_size": 200})
+    with pytest.raises(ManifestError, match=r"array_record: id \d+ in rows .* vocabulary has 200"):
+        read_all(manifest)
+
+
+def test_records_of_another_size_are_named(manifest):
+    edit(manifest, {"dtype": "uint32"})
+    with pytest.raises(ManifestError, match="has 66 bytes, chunk_tokens=32 of uint32 take 132"):
+        read_all(manifest)
+
+
+def test_chunks_that_do_not_join_are_named(manifest):
+    records = np.arange(40 * 33).reshape(40, 33) % 300
+    shard = write_shard(manifest.parent, "shards/loose", "web", "train", records)
+    edit(manifest, {"shards": (shard,)})
+    assert read_all(manifest).shape == (1000, 33)
+    with pytest.raises(ManifestError, match=r"loose: the chunks of row \d+ do not join"):
+        open_train(manifest, seq_len=64).rows(np.arange(8))
+
+
+@pytest.mark.parametrize("what", ["path", "sha256"])
+def test_a_shard_listed_twice_is_refused(manifest, what):
+    twin = manifests.load(manifest).shards[-1]
+    edit_shard(manifest, {what: getattr(twin, what)})
+    with pytest.raises(ManifestError, match=rf"\(web, train\) and .* have one {what}: a shard may"):
+        open_train(manifest)
+
+
+def test_empty_shards_do_no_harm(tmp_path):
+    path = make_corpus(tmp_path / "corpus", {"web": (0, 5, 0)}, heldout={"web": (0, 2)})
+    assert {*open_train(path).order.locate(np.arange(1000)).shard.tolist()} == {1}
+    assert len(source.open_heldout(config(path))["web"]) == 2
+
+
+def test_a_source_without_a_whole_row_is_refused(tmp_path):
+    path = make_corpus(tmp_path / "corpus", {"web": (8,), "code": (3, 3)}, heldout={"code": (2,)})
+    with pytest.raises(ManifestError) as e:
+        open_train(path, seq_len=128)
+    assert str(e.value) == (
+        "source 'code' has not one row of seq_len=128: no shard has 4 chunks; "
+        "lower seq_len, or build the corpus with more text"
+    )
+    with pytest.raises(ManifestError, match="held-out 'code' has not one row of seq_len=128"):
+        source.open_heldout(config(path, seq_len=128))
+    only_web = [Stage(None, (("web", 1), ("code", 0)))]
+    assert source.open_train(config(path, seq_len=128), only_web).rows(np.arange(9)).any()
+
+
+def test_a_corpus_without_training_shards_is_refused(tmp_path):
+    path = make_corpus(tmp_path / "corpus", {}, heldout={"web": (5,)})
+    with pytest.raises(ManifestError, match="has no training shards"):
+        open_train(path)

@@ -1,0 +1,296 @@
+"""The whole build: true counts, the same bytes from any workers, no more work than needed."""
+
+import dataclasses
+import fcntl
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from array_record.python.array_record_module import ArrayRecordReader
+
+from data_tools.build import Build
+from data_tools.document import DataError
+from data_tools.recipe import DedupConfig, Recipe, RuleConfig, TokenizerConfig
+from data_tools.stage import Commit
+from data_tools.tokenizer.sample import SAMPLE
+from jaxlm.data import manifest
+from jaxlm.data.documents import TABLE, Documents
+from jaxlm.data.manifest import Manifest
+from jaxlm.data.tokenizer import Tokenizer
+from tests.data_tools import small
+
+SMALL = TokenizerConfig(vocab_size=360, sample_bytes=1 << 20, spares=2)
+
+
+def load(workdir: Path) -> Manifest:
+    return manifest.load(workdir / "manifest.json")
+
+
+def texts(workdir: Path) -> dict[str, list[str]]:
+    """Split -> texts of its documents, decoded from the shards."""
+    corpus = load(workdir)
+    tokenizer = Tokenizer(workdir / corpus.tokenizer)
+    found: dict[str, list[str]] = {"train": [], "heldout": []}
+    for shard in corpus.shards:
+        reader = ArrayRecordReader(str(workdir / shard.path))
+        records = [np.frombuffer(r, "<u2") for r in reader.read_all()]
+        stream = np.concatenate([records[0][:1], *(r[1:] for r in records)])
+        stream = stream[stream != corpus.pad_id]
+        starts = np.flatnonzero(stream == corpus.bos_id)
+        assert starts[0] == 0
+        for part in np.split(stream, starts[1:]):
+            found[shard.split].append(tokenizer.decode(part[1:].tolist()))
+    return found
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> tuple[Path, Build]:
+    workdir = tmp_path_factory.mktemp("built")
+    small.write_raw(workdir)
+    (workdir / "raw/zh/9.jsonl").write_text(
+        json.dumps({"text": small.chinese(0)})  # a copy
+        + "\n"
+        + json.dumps({"text": small.chinese(1).replace("\n", "\r\n")})  # one after the repair
+        + "\n"
+        + json.dumps({"text": "short"})
+        + "\n"
+        + json.dumps({"text": "a mark \u2581 that the tokenizer takes for a space " * 5})
+        + "\n{broken\n"
+    )
+    return workdir, small.run(small.recipe(), workdir)
+
+
+def test_every_text_comes_back_once(built):
+    workdir, _ = built
+    found = texts(workdir)
+    everything = [f(i) for i in range(60) for f in (small.chinese, small.english, small.code)]
+    assert sorted(found["train"] + found["heldout"]) == sorted(everything)
+    assert 5 < len(found["heldout"]) < 40
+
+
+def test_the_manifest_counts_what_is_there(built):
+    workdir, _ = built
+    corpus = load(workdir)
+    manifest.check_files(corpus, workdir)
+    assert all(agrees for _, agrees in manifest.verify(corpus, workdir))
+    assert {s.type for s in corpus.shards} == {"book", "web", "code"}
+    for shard in corpus.shards:
+        records = ArrayRecordReader(str(workdir / shard.path)).read_all()
+        ids = np.stack([np.frombuffer(r, "<u2") for r in records])
+        assert ids.shape == (shard.chunks, 33) and ids.max() < corpus.vocab_size
+        weighed = (ids[:, 1:] != corpus.bos_id) & (ids[:, 1:] != corpus.pad_id)
+        assert int(weighed.sum()) == shard.tokens
+        table = pq.read_table((workdir / shard.path).with_name(TABLE))
+        assert sum(table["tokens"].to_pylist()) == shard.tokens
+    found = texts(workdir)
+    for split in ("train", "heldout"):
+        total = sum(s.text_bytes for s in corpus.shards if s.split == split)
+        assert total == sum(len(t.encode()) for t in found[split])
+
+
+def test_counts_of_what_was_dropped(built):
+    counts = load(built[0]).counts
+    assert counts["zh"]["bad"] == {"broken JSON": 1}
+    assert counts["zh"]["dropped"] == {"min_length": 1, "exact_duplicate": 2, "round_trip": 1}
+    assert counts["zh"]["documents"] == 64 and counts["zh"]["kept"] == 60
+    for c in counts.values():
+        assert c["documents"] == c["kept"] + sum(c["dropped"].values())
+        assert c["kept"] == c["train"]["documents"] + c["heldout"]["documents"]
+        assert c["tokens"] == c["train"]["tokens"] + c["heldout"]["tokens"]
+
+
+def test_documents_are_found_by_id_and_by_span(built):
+    workdir, _ = built
+    corpus = load(workdir)
+    documents = Documents(workdir, corpus)
+    for shard in corpus.shards:
+        entries = documents.in_span(shard, 0, shard.chunks * 32 + 1)
+        for entry in entries:
+            assert documents.by_id(entry.id) == entry
+            assert documents.in_span(shard, entry.start, entry.start + 1) == [entry]
+            line = (workdir / "raw" / entry.source / entry.path).read_bytes()[entry.offset :]
+            assert len(line) > entry.tokens
+    assert documents.by_id("00" * 16) is None
+
+
+def test_nothing_runs_twice(built):
+    workdir, first = built
+    assert small.ran(first)["read"] == 5 + 4 + 60
+    assert not any(small.ran(small.run(small.recipe(), workdir)).values())
+
+
+def test_workers_and_partitions_change_no_byte(built, tmp_path):
+    workdir, _ = built
+    (tmp_path / "raw").symlink_to(workdir / "raw")
+    recipe = dataclasses.replace(
+        small.recipe(), workers=2, partition_bytes=1 << 20, dedup=DedupConfig(buckets=3)
+    )
+    small.run(recipe, tmp_path)
+    one, two = load(workdir), load(tmp_path)
+    assert one.fingerprint() == two.fingerprint() and one.shards == two.shards
+    assert (workdir / "tokenizer.model").read_bytes() == (tmp_path / "tokenizer.model").read_bytes()
+    assert [s.sha256 for s in one.shards] == [s.sha256 for s in two.shards]
+
+
+# ---- what runs again -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def workdir(tmp_path) -> Path:
+    small.write_raw(tmp_path, files=2, texts=10)
+    small.run(recipe(), tmp_path)
+    return tmp_path
+
+
+def recipe(**fields: object) -> Recipe:
+    values = {"tokenizer": SMALL, "partition_bytes": 1 << 20} | fields
+    return dataclasses.replace(small.recipe(), **values)
+
+
+def rerun(workdir: Path, changed: Recipe) -> list[str]:
+    work = small.run(changed, workdir)
+    return [name for name, count in small.ran(work).items() if count]
+
+
+def rules(characters: int, *types: str) -> tuple[RuleConfig, ...]:
+    return (
+        RuleConfig("unicode_repair"),
+        RuleConfig("min_length", {"characters": characters}, types),
+    )
+
+
+def test_a_threshold_that_drops_nothing_new_runs_its_stage_alone(workdir):
+    assert rerun(workdir, recipe(rules=rules(99))) == ["clean"]
+
+
+def test_a_threshold_that_drops_documents_runs_what_follows(workdir):
+    before = load(workdir)
+    after = rerun(workdir, recipe(rules=rules(122)))
+    assert after[0] == "clean" and {"keys", "tokenizer", "tokenize", "pack"} <= set(after)
+    assert load(workdir).fingerprint() != before.fingerprint()
+    rerun(workdir, recipe())
+    assert load(workdir).fingerprint() == before.fingerprint()
+
+
+def test_a_threshold_of_one_type_runs_that_type_alone(workdir):
+    small.run(recipe(rules=rules(10, "web")), workdir)
+    work = small.run(recipe(rules=rules(9, "web")), workdir)
+    assert work.results["clean"].ran == ("en-00000",)
+    assert not work.results["keys"].ran
+
+
+def test_a_changed_order_packs_again_and_reads_nothing(workdir):
+    before = {s.path: s.sha256 for s in load(workdir).sources("train")["zh"]}
+    pack = dataclasses.replace(small.recipe().pack, salt="other")
+    assert rerun(workdir, recipe(pack=pack)) == ["shuffle", "pack"]
+    after = {s.path: s.sha256 for s in load(workdir).sources("train")["zh"]}
+    assert after.keys() == before.keys() and not set(after.values()) & set(before.values())
+    assert small.run(recipe(pack=pack), workdir).results["pack"].ran == ()
+
+
+def test_chunk_size_packs_again(workdir):
+    pack = dataclasses.replace(small.recipe().pack, chunk_tokens=64, shard_chunks=20)
+    assert rerun(workdir, recipe(pack=pack)) == ["pack"]
+
+
+def test_another_vocabulary_tokenizes_again(workdir):
+    tokenizer = dataclasses.replace(SMALL, vocab_size=370)
+    ran = rerun(workdir, recipe(tokenizer=tokenizer))
+    assert ran == ["tokenizer", "tokenize", "shuffle", "pack"]
+
+
+def test_a_new_file_reads_only_itself_and_moves_no_document_out_of_heldout(tmp_path):
+    small.write_raw(tmp_path, files=2, texts=10)
+    small.run(small.recipe(), tmp_path)
+    before = texts(tmp_path)
+    small.write_jsonl(tmp_path / "raw/zh/7.jsonl", [small.chinese(s) for s in range(900, 905)])
+    work = small.run(small.recipe(), tmp_path)
+    assert work.results["read"].ran == ("zh-00002",)
+    after = texts(tmp_path)
+    assert set(before["heldout"]) <= set(after["heldout"])
+    assert set(before["train"]) <= set(after["train"])
+    assert len(after["train"]) + len(after["heldout"]) == 65
+
+
+def test_a_removed_file_leaves_nothing_behind(tmp_path):
+    small.write_raw(tmp_path, files=3, texts=6)
+    small.run(small.recipe(), tmp_path)
+    (tmp_path / "raw/zh/2.jsonl").unlink()
+    work = small.run(small.recipe(), tmp_path)
+    assert "zh-00002" not in {c.partition for c in work.results["clean"].commits}
+    found = texts(tmp_path)
+    kept = set(found["train"] + found["heldout"])
+    assert small.chinese(0) in kept and small.chinese(12) not in kept
+    assert not list(tmp_path.glob("stages/*/zh-00002"))
+    whole = {p.parent.name for p in tmp_path.glob("shards/*/commit.json")}
+    assert {Path(s.path).parent.name for s in load(tmp_path).shards} <= whole
+
+
+def test_a_damaged_shard_is_made_again(workdir):
+    before = load(workdir)
+    path = workdir / before.shards[0].path
+    path.write_bytes(path.read_bytes()[:-1])
+    assert rerun(workdir, recipe()) == ["pack"]
+    assert load(workdir) == before
+
+
+def test_one_step_at_a_time(tmp_path):
+    small.write_raw(tmp_path, files=1, texts=20)
+    work = small.run(recipe(), tmp_path, last="dedup")
+    assert list(work.results) == ["read", "clean", "keys", "duplicates"]
+    assert not (tmp_path / "manifest.json").exists()
+    work = small.run(recipe(), tmp_path, last="pack")
+    assert not work.results["clean"].ran and work.results["pack"].ran
+    assert (tmp_path / "manifest.json").exists() and not (tmp_path / "report.json").exists()
+
+
+def test_an_old_manifest_does_not_outlive_its_shards(workdir, monkeypatch):
+    def stop(*_: object) -> Commit:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("data_tools.build.Build._write_manifest", stop)
+    pack = dataclasses.replace(small.recipe().pack, salt="other")
+    with pytest.raises(KeyboardInterrupt):
+        small.run(recipe(pack=pack), workdir)
+    assert not (workdir / "manifest.json").exists()
+
+
+# ---- what is refused -----------------------------------------------------------------------------
+
+
+def test_a_source_of_bad_records_alone_is_an_error(tmp_path):
+    bad = small.one_source(tmp_path, a__jsonl=b"{\n[1]\n", b__jsonl=b"")
+    with pytest.raises(DataError) as e:
+        small.run(bad, tmp_path)
+    message = str(e.value)
+    assert message.startswith("source raw: no document in the files of a.jsonl, b.jsonl below raw:")
+    for part in ("broken JSON (1)", "not a JSON object (1)", "empty file (1)", "a.jsonl line 1"):
+        assert part in message
+
+
+def test_nothing_left_to_train_on_is_an_error(tmp_path):
+    text = json.dumps({"text": "too short"}).encode()
+    with pytest.raises(DataError, match="no text is left to train the tokenizer on"):
+        small.run(small.one_source(tmp_path, a__jsonl=text), tmp_path)
+
+
+def test_a_second_build_in_the_directory_is_refused(tmp_path):
+    small.write_raw(tmp_path, files=1, texts=1)
+    with (tmp_path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(DataError, match="another build is running here; wait for it"):
+            small.run(small.recipe(), tmp_path)
+
+
+def test_heldout_text_does_not_reach_the_tokenizer(built):
+    workdir, _ = built
+    sampled = "".join(
+        text
+        for p in workdir.glob(f"stages/{SAMPLE.name}/*/sample.parquet")
+        for text in pq.read_table(p)["text"].to_pylist()
+    )
+    found = texts(workdir)
+    assert all(t not in sampled for t in found["heldout"])
+    assert all(t in sampled for t in found["train"])

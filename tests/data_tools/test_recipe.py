@@ -1,0 +1,106 @@
+"""A wrong recipe names the dotted path, the value and what is allowed."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from data_tools.recipe import Recipe, RuleConfig
+from data_tools.source import SourceConfig
+from jaxlm.schema import ConfigError, load, parse, schema, to_dict
+from tests.data_tools import small
+
+SOURCE = {"name": "a", "type": "web", "format": "jsonl", "paths": ["*.jsonl"]}
+DEMO = Path(__file__).parents[2] / "configs/data/demo.py"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"sources": []}, "config.sources=(): a recipe needs at least one source"),
+        ({"sources": [SOURCE | {"name": "a-b"}]}, "config.sources[0].name='a-b': use letters"),
+        ({"sources": [SOURCE, SOURCE]}, "config.sources[0].name='a': another source has this"),
+        ({"sources": [SOURCE | {"type": ""}]}, "config.sources[0].type=''"),
+        (
+            {"sources": [SOURCE | {"format": "csv"}]},
+            "config.sources[0].format='csv': must be one of txt, jsonl, parquet, source_tree",
+        ),
+        ({"sources": [SOURCE | {"paths": []}]}, "config.sources[0].paths=(): give at least one"),
+        ({"sources": [SOURCE | {"paths": ["/x/*"]}]}, "'/x/*' is absolute; put the directory in"),
+        (
+            {"sources": [SOURCE | {"encoding": "utf-16"}]},
+            "config.sources[0].encoding='utf-16': must be one of 'utf-8', 'gb18030'",
+        ),
+        (
+            {"rules": [{"name": "min_lenght"}]},
+            "config.rules[0].name='min_lenght': must be one of unicode_repair, min_length,",
+        ),
+        (
+            {"rules": [{"name": "min_length", "params": {"charcters": 9}}]},
+            "config.rules[0].params.charcters: unknown field; did you mean characters?",
+        ),
+        (
+            {"rules": [{"name": "min_length", "params": {"characters": "9"}}]},
+            "config.rules[0].params.characters='9': must be int",
+        ),
+        (
+            {"rules": [{"name": "symbol_ratio", "params": {"most": 2}}]},
+            "config.rules[0].params: most=2.0 must be between 0 and 1",
+        ),
+        (
+            {"rules": [{"name": "min_length", "types": ["code"]}]},
+            "config.rules[0].types: no source has the type 'code'; types here: web",
+        ),
+        ({"heldout": {"fraction": 1.0}}, "config.heldout: fraction=1.0 must be at least 0"),
+        ({"pack": {"chunk_tokens": 0}}, "config.pack: chunk_tokens=0 must be at least 1"),
+        ({"dedup": {"buckets": 0}}, "config.dedup: buckets=0 must be at least 1"),
+        ({"tokenizer": {"vocab_size": -1}}, "config.tokenizer: vocab_size=-1 must be at least 1"),
+        ({"tokenizer": {"character_coverage": 0}}, "character_coverage=0.0 must be above 0"),
+        ({"partition_bytes": 0}, "config.partition_bytes=0: must be at least 1"),
+        ({"worker": 2}, "config.worker: unknown field; did you mean workers?"),
+    ],
+)
+def test_refused(fields, message):
+    with pytest.raises(ConfigError) as e:
+        parse(Recipe, {"sources": [SOURCE]} | fields)
+    assert message in str(e.value)
+
+
+def test_a_recipe_survives_json(tmp_path):
+    recipe = small.recipe(rules=[RuleConfig("min_length", {"characters": 7}, ("web",))])
+    path = tmp_path / "recipe.json"
+    path.write_text(json.dumps(to_dict(recipe)))
+    assert to_dict(load(Recipe, path)) == to_dict(recipe)
+
+
+def test_rules_for_a_type_keep_their_order():
+    recipe = small.recipe(
+        rules=[
+            RuleConfig("min_length", {"characters": 7}, ("web",)),
+            RuleConfig("unicode_repair"),
+            RuleConfig("min_length", {}, ("book", "web")),
+        ]
+    )
+    assert [name for name, _ in recipe.rules_for("code")] == ["unicode_repair"]
+    web = recipe.rules_for("web")
+    assert [name for name, _ in web] == ["min_length", "unicode_repair", "min_length"]
+    assert to_dict(web[0][1]) == {"characters": 7} and to_dict(web[2][1]) == {"characters": 100}
+
+
+def test_the_demo_and_its_overrides():
+    recipe = load(Recipe, DEMO, ["pack.chunk_tokens=64", "workers=1", "heldout.salt=x"])
+    assert (recipe.pack.chunk_tokens, recipe.workers, recipe.heldout.salt) == (64, 1, "x")
+    assert [s.name for s in recipe.sources] == ["code", "encyclopedia", "web", "book", "dialogue"]
+    with pytest.raises(ConfigError, match=r"config\.pack\.chunk_token: unknown field; did you"):
+        load(Recipe, DEMO, ["pack.chunk_token=64"])
+
+
+def test_workers_default_to_the_cores():
+    assert replace(small.recipe(), workers=0).worker_count() >= 1
+
+
+def test_defaults_are_a_schema():
+    config = schema(Recipe)
+    config.sources = (SourceConfig("a", "web", "txt", ".", ("*.txt",)),)
+    assert parse(Recipe, config).pack.chunk_tokens == 2048

@@ -1,0 +1,42 @@
+import pytest
+
+from launch.exits import Exit, cause
+
+
+def exit_(index: int, status: int, time: float) -> Exit:
+    return Exit(time, index, status, ())
+
+
+@pytest.mark.parametrize(
+    ("statuses", "index"),
+    [
+        ([0, 0], None),
+        ([0, 75], 1),
+        ([-9, 1], 0),  # a lost peer looks like a crash: the death came first
+        ([1, -6], 0),
+        ([75, 2], 1),
+        ([-9, 78], 1),
+        ([78, 2], 0),
+    ],
+)
+def test_the_first_failure_decides_but_2_and_78_win(statuses, index):
+    exits = [exit_(i, s, time=float(i)) for i, s in enumerate(statuses)]
+    found = cause(exits)
+    assert (found and found.index) == index
+
+
+def test_first_is_by_time_not_by_place():
+    assert cause([exit_(0, 1, time=2.0), exit_(1, -9, time=1.0)]) == exit_(1, -9, time=1.0)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "text"),
+    [
+        (-9, 75, "process 3 was killed by SIGKILL"),
+        (2, 2, "process 3 ended with exit code 2 (wrong usage, config or data)"),
+        (1, 1, "process 3 ended with exit code 1 (a crash)"),
+    ],
+)
+def test_what_a_status_means(status, code, text):
+    assert exit_(3, status, 0.0).code == code
+    assert str(exit_(3, status, 0.0)) == text
