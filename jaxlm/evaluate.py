@@ -24,6 +24,7 @@ class Score(NamedTuple):
     loss: float
     """Nats a target."""
     bits_per_byte: float
+    """NaN for synthetic rows, which stand for no text."""
     targets: int
 
     @property
@@ -59,7 +60,8 @@ class Evaluator:
                 sums = self._step(params, batch.rows_BT, self._piece_bytes_V)
                 total += np.array([float(x) for x in sums])
         nll, targets, text_bytes = total.tolist()
-        return Score(nll / targets, nll / math.log(2) / text_bytes, int(targets))
+        bits_per_byte = nll / math.log(2) / text_bytes if text_bytes else math.nan
+        return Score(nll / targets, bits_per_byte, int(targets))
 
 
 def table(scores: Mapping[str, Score]) -> str:
@@ -77,5 +79,6 @@ def as_metrics(scores: Mapping[str, Score]) -> dict[str, float]:
     flat = {}
     for name, score in scores.items():
         flat[f"heldout/{name}/loss"] = score.loss
-        flat[f"heldout/{name}/bits_per_byte"] = score.bits_per_byte
+        if not math.isnan(score.bits_per_byte):
+            flat[f"heldout/{name}/bits_per_byte"] = score.bits_per_byte
     return flat

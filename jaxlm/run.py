@@ -15,6 +15,7 @@ from jaxlm.checkpoint import Checkpoints, abandon_unfinished
 from jaxlm.config import Config
 from jaxlm.data.corpus import Corpus, open_corpus
 from jaxlm.data.loader import check_fingerprint
+from jaxlm.data.source import TrainRows
 from jaxlm.models.transformer import Params
 from jaxlm.schema import ConfigError, changes, to_dict
 from jaxlm.state import TrainState
@@ -88,6 +89,10 @@ def _open(cfg: Config, directory: Path, read_only: bool) -> Run:
 
 def begin(run: Run, say: Callable[[str], None]) -> Beginning:
     """A new state, or the one of the newest checkpoint; written to the history."""
+    if isinstance(run.corpus.train, TrainRows):
+        left = {name: n for name, n in run.corpus.train.shards.leftover_chunks().items() if n}
+        if left:
+            say(f"chunks at the ends of shards that fill no row, and are not used: {left}")
     beginning, changed = _new_or_resumed(run, say)
     cfg, left = run.cfg, run.cfg.end - beginning.position
     if left < 0 or left % cfg.train.batch_size:

@@ -162,8 +162,6 @@ class Evaluation:
 
     def __call__(self, params: Params, step: int, position: int) -> None:
         """Scores each held-out type and writes it down."""
-        if not self._run.corpus.heldout:
-            return
         with self._writer.pause():
             check(self._writer.flush())
             scores = self._score(params)

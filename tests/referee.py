@@ -38,8 +38,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("jaxlm.step", "jaxlm.checkpoint"),
     ("jaxlm.evaluate",),
     # 4: the whole of it, with the whole config
-    ("jaxlm.run",),
-    ("jaxlm.train", "jaxlm.plan.*", "jaxlm.sample"),
+    ("jaxlm.run", "jaxlm.trace", "jaxlm.sample"),
+    ("jaxlm.train", "jaxlm.plan.*", "jaxlm.commands"),
     # 5
     ("jaxlm.demo",),
     ("jaxlm.cli",),

@@ -83,4 +83,4 @@ def _falls_below(share: float, content_hash: str, index: int) -> bool:
     return int.from_bytes(digest(content_hash, str(index))[:8], "big") < share * 2**64
 
 
-SAMPLE = Stage("sample", "1", sample_partition)
+SAMPLE = Stage("tokenizer_sample", "1", sample_partition)

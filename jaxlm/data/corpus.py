@@ -1,5 +1,6 @@
 """What a run reads: training rows, held-out rows by type, and the tokenizer they were made with."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +12,12 @@ from jaxlm.data import source
 from jaxlm.data.manifest import ManifestError
 from jaxlm.data.order import Stage
 from jaxlm.data.source import HeldOutRows, TrainRows
-from jaxlm.data.synthetic import SyntheticRows
+from jaxlm.data.synthetic import SyntheticHeldOut, SyntheticRows
 from jaxlm.data.tokenizer import Tokenizer
 from jaxlm.schema import ConfigError
+
+SYNTHETIC_HELD_OUT = 256
+"""Held-out rows of synthetic data."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +25,8 @@ class Corpus:
     """Opened and checked; nothing but manifest, sizes and tokenizer has been read."""
 
     train: TrainRows | SyntheticRows
-    heldout: dict[str, HeldOutRows]
-    """By type; empty for synthetic rows."""
+    heldout: Mapping[str, HeldOutRows | SyntheticHeldOut]
+    """By type."""
     tokenizer: Tokenizer | None
     """None for synthetic rows."""
 
@@ -50,8 +54,9 @@ def open_corpus(cfg: Config) -> Corpus:
     Raises `ConfigError`, `ManifestError`, `TokenizerError` or `OrderError`.
     """
     if cfg.data.source == "synthetic":
-        rows = SyntheticRows(cfg.data.seed, cfg.data.seq_len, cfg.model.vocab_size)
-        return Corpus(rows, {}, None)
+        made_by = (cfg.data.seed, cfg.data.seq_len, cfg.model.vocab_size)
+        heldout = {"synthetic": SyntheticHeldOut(*made_by, SYNTHETIC_HELD_OUT)}
+        return Corpus(SyntheticRows(*made_by), heldout, None)
     path = Path(cfg.data.manifest)
     manifest = manifests.load(path)
     if cfg.model.vocab_size != manifest.vocab_size:

@@ -64,7 +64,7 @@ def whole(tmp_path_factory) -> Path:
 def kill(build: subprocess.Popen[str]) -> None:
     workers = children(build.pid)
     build.send_signal(signal.SIGKILL)
-    build.wait()
+    build.communicate()
     # a worker that outlived the build could commit under the next one
     wait_for(lambda: not any(Path(f"/proc/{w}").exists() for w in workers), 5)
 
