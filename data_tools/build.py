@@ -8,12 +8,14 @@
 import fcntl
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from data_tools.clean.partition import CLEAN
+from data_tools.corpus import write_manifest
 from data_tools.dedup.exact import (
     DUPLICATES_STAGE,
     KEYS_STAGE,
@@ -22,19 +24,18 @@ from data_tools.dedup.exact import (
 )
 from data_tools.document import DataError
 from data_tools.engines import Engine
-from data_tools.pack import CHUNKS, PACK, ShardConfig
+from data_tools.pack import PACK, ShardConfig
 from data_tools.read.partition import READ, plan
 from data_tools.recipe import Recipe
 from data_tools.report import summarize, write_report
 from data_tools.shuffle import SHUFFLE, SPLITS, ShuffleConfig
 from data_tools.shuffle import bucket_name as shard_bucket_name
-from data_tools.source import SourceConfig
-from data_tools.stage import Commit, Input, Partition, Stage, StageResult, pending, run_stage
-from data_tools.tokenize import TOKENIZE, id_dtype
+from data_tools.source import SourceConfig, source_of
+from data_tools.stage import Commit, Input, Partition, Stage, StageResult, is_done, run_stage
+from data_tools.tokenize import TOKENIZE
 from data_tools.tokenizer.sample import SAMPLE, SampleConfig, quotas
 from data_tools.tokenizer.train import MODEL, TRAIN, TrainConfig
 from jaxlm.data import manifest
-from jaxlm.schema import to_dict
 
 
 class Build:
@@ -53,7 +54,7 @@ class Build:
         partitions = [p for s in sources for p in plan(s, self._workdir, size)]
         result = self._run(READ, partitions)
         for source in sources:
-            _check_source(source, [c for c in result.commits if c.report["source"] == source.name])
+            _check_read(source, _of(source, result))
 
     def clean(self) -> None:
         """Documents through the rules of their type."""
@@ -63,7 +64,7 @@ class Build:
             [
                 Partition(
                     commit.partition,
-                    rules[commit.report["source"]],
+                    rules[source_of(commit.partition)],
                     {"documents": commit.input("documents.parquet")},
                 )
                 for commit in self.results["read"].commits
@@ -87,10 +88,8 @@ class Build:
         """Samples the surviving text and trains the tokenizer on it."""
         sizes: Counter[str] = Counter()
         types = {s.name: s.type for s in self.recipe.sources}
-        for read, clean in zip(
-            self.results["read"].commits, self.results["clean"].commits, strict=True
-        ):
-            sizes[types[read.report["source"]]] += clean.report["text_bytes"]
+        for commit in self.results["clean"].commits:
+            sizes[types[source_of(commit.partition)]] += commit.report["text_bytes"]
         quota = quotas(sizes, self.recipe.tokenizer.sample_bytes)
         shares = {kind: quota[kind] / max(size, 1) for kind, size in sizes.items()}
         config = SampleConfig(shares, self.recipe.heldout)
@@ -109,21 +108,22 @@ class Build:
             for name, inputs in self._surviving()
         ]
         self._run(TOKENIZE, partitions)
+        for source, counts in summarize(self.recipe, self.results).items():
+            _check_kept(source, counts)
 
     def pack(self) -> None:
         """Tokenized documents to shards, in hash order, and the manifest over them."""
         shards = {s.name: self._shard_counts(s) for s in self.recipe.sources}
         salt, held = self.recipe.pack.salt, self.recipe.heldout
-        tokenized = self.results["tokenize"].commits
         shuffled = self._run(
             SHUFFLE,
             [
                 Partition(
                     c.partition,
-                    ShuffleConfig(salt, held, shards[self._source_of(c)]),
+                    ShuffleConfig(salt, held, shards[source_of(c.partition)]),
                     {"tokens": c.input("tokens.parquet")},
                 )
-                for c in tokenized
+                for c in self.results["tokenize"].commits
             ],
         )
         partitions = [
@@ -134,10 +134,11 @@ class Build:
         ]
         root = self._workdir / "shards"
         # A manifest must not outlive its shards: it goes first and comes back last.
-        if pending(PACK, partitions, root):
+        if not is_done(PACK, partitions, root):
             (self._workdir / "manifest.json").unlink(missing_ok=True)
         result = self._run(PACK, partitions, root)
-        self._write_manifest(partitions, result)
+        counts = summarize(self.recipe, self.results)
+        write_manifest(self._workdir, self.recipe, self._model(), result, counts)
 
     def report(self) -> None:
         """report.json and report.html from what the stages said."""
@@ -167,15 +168,10 @@ class Build:
         (commit,) = self.results["tokenizer"].commits
         return commit
 
-    def _source_of(self, commit: Commit) -> str:
-        return commit.partition.rpartition("-")[0]
-
     def _shard_counts(self, source: SourceConfig) -> tuple[int, int]:
         """Shards of (train, heldout), from the source's tokens: at most `shard_chunks`, about."""
-        reports = [
-            c.report for c in self.results["tokenize"].commits if self._source_of(c) == source.name
-        ]
-        stream = sum(r["tokens"] + r["documents"] for r in reports)
+        commits = _of(source, self.results["tokenize"])
+        stream = sum(c.report["tokens"] + c.report["documents"] for c in commits)
         size = self.recipe.pack.shard_chunks * self.recipe.pack.chunk_tokens
         fraction = self.recipe.heldout.fraction
         return (
@@ -198,40 +194,8 @@ class Build:
             pad_id=tokenizer["pad_id"],
         )
         name = shard_bucket_name(split, k)
-        mine = [c for c in shuffled.commits if self._source_of(c) == source.name]
-        inputs = {"documents": tuple(i for c in mine for i in c.input(name))}
+        inputs = {"documents": tuple(i for c in _of(source, shuffled) for i in c.input(name))}
         return Partition(f"{source.name}.{split}-{k:05d}-of-{count:05d}", config, inputs)
-
-    def _write_manifest(
-        self, partitions: list[Partition[ShardConfig]], result: StageResult
-    ) -> None:
-        model = self._model()
-        temporary = self._workdir / f"{MODEL}.tmp"
-        temporary.write_bytes((model.directory / MODEL).read_bytes())
-        temporary.replace(self._workdir / MODEL)
-        shards = [
-            _manifest_shard(partition.config, commit)
-            for partition, commit in zip(partitions, result.commits, strict=True)
-            if commit.report["documents"]
-        ]
-        if not any(s.split == "train" for s in shards):
-            raise DataError("no document is left to train on; see report.html for what was dropped")
-        vocab_size = model.report["vocab_size"]
-        dtype = "uint16" if id_dtype(vocab_size).itemsize == 2 else "uint32"
-        whole = manifest.Manifest(
-            version=manifest.VERSION,
-            tokenizer=MODEL,
-            tokenizer_hash=model.report["hash"],
-            vocab_size=vocab_size,
-            bos_id=model.report["bos_id"],
-            pad_id=model.report["pad_id"],
-            dtype=dtype,
-            chunk_tokens=self.recipe.pack.chunk_tokens,
-            shards=tuple(shards),
-            recipe=to_dict(self.recipe),
-            counts=summarize(self.recipe, self.results),
-        )
-        manifest.save(whole, self._workdir / "manifest.json")
 
 
 STEPS: dict[str, Callable[[Build], None]] = {
@@ -277,22 +241,21 @@ def available(recipe: Recipe, workdir: Path) -> tuple[Recipe, dict[str, str]]:
     return replace(recipe, sources=present, rules=rules), missing
 
 
-def _manifest_shard(config: ShardConfig, commit: Commit) -> manifest.Shard:
-    records = commit.outputs[CHUNKS]
-    return manifest.Shard(
-        path=f"shards/{commit.partition}/{CHUNKS}",
-        source=config.source,
-        type=config.type,
-        split=config.split,
-        chunks=commit.report["chunks"],
-        tokens=commit.report["tokens"],
-        text_bytes=commit.report["text_bytes"],
-        file_bytes=records.bytes,
-        sha256=records.sha256,
-    )
+def _of(source: SourceConfig, result: StageResult) -> list[Commit]:
+    return [c for c in result.commits if source_of(c.partition) == source.name]
 
 
-def _check_source(source: SourceConfig, commits: list[Commit]) -> None:
+def _check_kept(source: str, counts: Mapping[str, Any]) -> None:
+    if not counts["kept"]:
+        rules = ", ".join(f"{rule} ({n})" for rule, n in counts["dropped"].items())
+        raise DataError(
+            f"source {source}: all {counts['documents']} documents were dropped: {rules}; "
+            "loosen the rule, or take the source out of the recipe (each document is in "
+            "stages/*/*/dropped.parquet)"
+        )
+
+
+def _check_read(source: SourceConfig, commits: list[Commit]) -> None:
     if sum(c.report["documents"] for c in commits):
         return
     bad = sum((Counter(c.report["bad"]) for c in commits), Counter())

@@ -61,10 +61,8 @@ class InProcess:
         for task in _progress(tasks, label):
             try:
                 function(task)
-            except DataError as e:
-                raise DataError(f"{label}: partition {name(task)}: {e}") from None
             except Exception as e:
-                raise TaskError(f"{label}: partition {name(task)} failed: {e!r}") from e
+                raise _failure(f"{label}: partition {name(task)}", _describe(e)) from e
 
     def close(self) -> None:
         """Nothing to end."""
@@ -92,7 +90,8 @@ class WorkerPool:
                 for pipe in [p for p in self._workers if p not in busy]:
                     if waiting:
                         busy[pipe] = waiting.popleft()
-                        pipe.send((function, busy[pipe][0]))
+                        with contextlib.suppress(BrokenPipeError):  # it died idle: seen below
+                            pipe.send((function, busy[pipe][0]))
                 for pipe in wait(list(busy)):
                     assert isinstance(pipe, Connection)
                     task, attempt = busy.pop(pipe)
@@ -153,6 +152,13 @@ def _progress[T](tasks: Sequence[T], label: str) -> "tqdm[T]":
     return tqdm(tasks, desc=label, unit="partition", disable=None, leave=False)
 
 
+def _describe(e: Exception) -> tuple[bool, str]:
+    """(It is the data's fault, what happened): an exception itself may not cross the pipe."""
+    if isinstance(e, DataError):
+        return True, str(e)
+    return False, "".join(traceback.format_exception(e))
+
+
 def _failure(where: str, failure: tuple[bool, str]) -> Exception:
     of_data, message = failure
     return DataError(f"{where}: {message}") if of_data else TaskError(f"{where} failed:\n{message}")
@@ -168,10 +174,8 @@ def _work(pipe: Connection) -> None:
             try:
                 function(task)
                 failure = None
-            except DataError as e:
-                failure = (True, str(e))
-            except Exception:
-                failure = (False, traceback.format_exc())
+            except Exception as e:
+                failure = _describe(e)
             pipe.send(failure)
 
 

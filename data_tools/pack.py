@@ -54,6 +54,9 @@ def pack_partition(partition: Partition[ShardConfig], out: Path) -> Report:
     _write_table(out / TABLE, rows, keys, partition)
     tokens = len(stream) - len(rows)
     return {
+        "source": config.source,
+        "type": config.type,
+        "split": config.split,
         "documents": len(rows),
         "chunks": chunk_count,
         "tokens": tokens,

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from data_tools.recipe import Recipe
-from data_tools.stage import Commit, StageResult
+from data_tools.source import source_of
+from data_tools.stage import StageResult
 from jaxlm.schema import to_dict
 from jaxlm.workdir import write_json
 
@@ -42,20 +43,23 @@ def _source_counts(source: str, results: Mapping[str, StageResult]) -> dict[str,
         "tokens": sum(r["tokens"] for r in kept),
     }
     for split in ("train", "heldout"):
-        packed = [r for r in _reports(results, "pack", f"{source}.{split}") if r["documents"]]
+        packed = [r for r in _packed(results) if (r["source"], r["split"]) == (source, split)]
         keys = ("documents", "chunks", "tokens", "padding")
         counts[split] = {key: sum(r[key] for r in packed) for key in keys}
         counts[split]["shards"] = len(packed)
     return counts
 
 
+def _packed(results: Mapping[str, StageResult]) -> list[dict[str, Any]]:
+    commits = results["pack"].commits if "pack" in results else ()
+    return [c.report for c in commits if c.report["documents"]]
+
+
 def _reports(results: Mapping[str, StageResult], stage: str, source: str) -> list[dict[str, Any]]:
-    return [c.report for c in results[stage].commits if _belongs(c, source)]
-
-
-def _belongs(commit: Commit, source: str) -> bool:
-    # partitions are <source>-00000, shards <source>.<split>-00000-of-00001
-    return commit.partition.partition("-")[0] == source
+    """Reports of a stage's partitions of one source; none of a stage that has not run."""
+    if stage not in results:
+        return []
+    return [c.report for c in results[stage].commits if source_of(c.partition) == source]
 
 
 def write_report(
@@ -63,10 +67,11 @@ def write_report(
 ) -> None:
     """Writes report.json and report.html, each whole or not at all."""
     counts = summarize(recipe, results)
+    splits = ("train", "heldout") if recipe.heldout.fraction else ("train",)
     data = {
         "sources": counts,
         "missing": dict(missing),
-        "notes": _notes(counts, missing),
+        "notes": _notes(counts, missing, splits),
         "bad": {s: _samples(results, ["read"], s, "bad_samples")[:BAD_PLACES] for s in counts},
         "dropped": {s: _dropped(results, s) for s in counts},
         "tokenizer": results["tokenizer"].commits[0].report,
@@ -94,13 +99,14 @@ def _dropped(results: Mapping[str, StageResult], source: str) -> list[dict[str, 
     return kept
 
 
-def _notes(counts: Mapping[str, Any], missing: Mapping[str, str]) -> list[str]:
+def _notes(
+    counts: Mapping[str, Any], missing: Mapping[str, str], splits: tuple[str, ...]
+) -> list[str]:
     notes = [f"source {name} is left out: {why}" for name, why in missing.items()]
     for name, c in counts.items():
-        if not c["kept"]:
-            notes.append(f"source {name}: every document was dropped")
-        elif not c["heldout"]["documents"]:
-            notes.append(f"source {name}: no document is held out, so it has no evaluation")
+        for split in splits:
+            if not c[split]["documents"]:
+                notes.append(f"source {name}: no document is in the split {split}")
         if bad := sum(c["bad"].values()):
             notes.append(f"source {name}: {bad} bad records or files gave no document")
     return notes

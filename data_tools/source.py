@@ -24,3 +24,13 @@ class SourceConfig:
     """jsonl and parquet: fields kept beside the text, for example a URL."""
     encoding: Literal["utf-8", "gb18030"] = "utf-8"
     """txt, jsonl and source_tree: how text is stored; gb18030 covers GBK and GB2312."""
+
+
+def partition_name(source: str, index: int) -> str:
+    """Name of a source's partition; what its stages write keeps it."""
+    return f"{source}-{index:05d}"
+
+
+def source_of(partition: str) -> str:
+    """The source of a partition; names of sources have no dash."""
+    return partition.rpartition("-")[0]

@@ -123,7 +123,18 @@ def fingerprint(stage: Stage[Any], partition: Partition[Any]) -> str:
     return hashlib.sha256(data.encode()).hexdigest()[:32]
 
 
-def pending(stage: Stage[Any], partitions: Sequence[Partition[Any]], root: Path) -> list[Task]:
+def is_done(stage: Stage[Any], partitions: Sequence[Partition[Any]], root: Path) -> bool:
+    """Whether `run_stage` would change nothing."""
+    return not _pending(stage, partitions, root) and not _stale(partitions, root)
+
+
+def _stale(partitions: Sequence[Partition[Any]], root: Path) -> list[Path]:
+    """What belongs to no partition: of an earlier recipe, or a killed build's temporary."""
+    names = {p.name for p in partitions}
+    return [p for p in root.iterdir() if p.name not in names] if root.exists() else []
+
+
+def _pending(stage: Stage[Any], partitions: Sequence[Partition[Any]], root: Path) -> list[Task]:
     """The partitions that have no commit with their present fingerprint."""
     tasks = [Task(stage, p, root, fingerprint(stage, p)) for p in partitions]
     return [t for t in tasks if _committed(root / t.partition.name, t.fingerprint) is None]
@@ -136,11 +147,10 @@ def run_stage(
     names = {p.name for p in partitions}
     assert len(names) == len(partitions), f"{stage.name}: partition names are not distinct"
     root.mkdir(parents=True, exist_ok=True)
-    for entry in root.iterdir():
-        if entry.name not in names:
-            shutil.rmtree(entry)
+    for entry in _stale(partitions, root):
+        shutil.rmtree(entry)
     started = time.monotonic()
-    tasks = pending(stage, partitions, root)
+    tasks = _pending(stage, partitions, root)
     engine.run(run_task, tasks, stage.name, lambda task: task.partition.name)
     commits = [_committed(root / p.name, fingerprint(stage, p)) for p in partitions]
     assert all(commits), f"{stage.name}: a partition is not committed after its run"

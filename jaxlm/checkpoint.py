@@ -28,7 +28,7 @@ from orbax.checkpoint.options import AsyncOptions, AtomicityMode, AtomicityOptio
 
 from jaxlm import cluster
 from jaxlm.config import CheckpointConfig
-from jaxlm.errors import UserError
+from jaxlm.errors import EnvironmentProblem, UserError
 from jaxlm.models.transformer import Params
 from jaxlm.state import TrainState
 
@@ -50,7 +50,7 @@ class Checkpoints:
     def __init__(self, workdir: Path, cfg: CheckpointConfig, read_only: bool = False):
         self._directory = _full(workdir)
         self._saving: Path | None = None
-        self._checksum_error: BaseException | None = None
+        self._checksum_error: Exception | None = None
         keep: list[policies.PreservationPolicy] = [policies.LatestN(cfg.keep)]
         if cfg.keep_every is not None:
             keep.append(policies.EveryNSteps(cfg.keep_every))
@@ -78,7 +78,9 @@ class Checkpoints:
         args = ocp.args.Composite(
             **{STATE: ocp.args.PyTreeSave(state), NOTES: ocp.args.JsonSave(notes)}
         )
-        if not self._manager.save(step, args=args):
+        with _writable(self._saving):
+            accepted = self._manager.save(step, args=args)
+        if not accepted:
             raise CheckpointError(
                 f"{self._saving}: Orbax declined to save step {step}; the newest checkpoint is "
                 f"step {self.latest()}: was this directory used by another run?"
@@ -118,11 +120,10 @@ class Checkpoints:
 
     def wait(self) -> None:
         """Waits for the save in flight; raises what went wrong in it."""
-        self._manager.wait_until_finished()
-        if self._checksum_error is not None:
-            raise CheckpointError(
-                f"{self._saving}: checksums could not be written: {self._checksum_error}"
-            ) from self._checksum_error
+        with _writable(self._saving):
+            self._manager.wait_until_finished()
+            if self._checksum_error is not None:
+                raise self._checksum_error
 
     def close(self) -> None:
         """Waits, and gives the threads back."""
@@ -141,7 +142,7 @@ class Checkpoints:
             names = [n for n in _files(self._saving) if Path(n).name != REWRITTEN]
             sums = dict(zip(names, _checksums(self._saving, names), strict=True))
             (self._saving / CHECKSUMS).write_text(json.dumps(sums), encoding="utf-8")
-        except BaseException as e:
+        except Exception as e:
             self._checksum_error = e
             raise
 
@@ -201,6 +202,18 @@ def _readable(directory: Path) -> Iterator[None]:
         raise CheckpointError(
             f"{directory}: the checkpoint exists but cannot be read ({type(e).__name__}: {e}). "
             "The run stops rather than start anew beside it; restore it or move it away by hand."
+        ) from e
+
+
+@contextlib.contextmanager
+def _writable(directory: Path | None) -> Iterator[None]:
+    """Whatever Orbax raises while writing says which checkpoint it was."""
+    try:
+        yield
+    except Exception as e:
+        raise EnvironmentProblem(
+            f"{directory}: the checkpoint could not be saved ({str(e).splitlines()[0]}). The ones "
+            "before it are whole: see that the disk has room and can be written, then start again"
         ) from e
 
 

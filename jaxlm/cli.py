@@ -5,13 +5,14 @@ wrong environment. Anything else is a bug, with its traceback.
 """
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxlm.errors import UserError
+from jaxlm.errors import EnvironmentProblem, UserError
 
 if TYPE_CHECKING:
     from jaxlm.config import Config
@@ -30,8 +31,11 @@ exit codes: 0 done, 75 start me again, 2 wrong usage, config or data, 78 wrong e
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; returns its exit code."""
     argv = list(sys.argv[1:] if argv is None else argv)
-    args = parser().parse_args([a for a in argv if not a.startswith(OVERRIDE)])
+    top = parser()
+    args = top.parse_args([a for a in argv if not a.startswith(OVERRIDE)])
     args.overrides = tuple(a.removeprefix(OVERRIDE) for a in argv if a.startswith(OVERRIDE))
+    if args.overrides and "config" not in args:
+        top.error(f"{args.command} takes no {OVERRIDE}{args.overrides[0]}: it reads no config")
     try:
         return args.run(args)
     except UserError as e:
@@ -40,6 +44,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `jaxlm trace ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as e:
+        if e.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        print(f"jaxlm {args.command}: {e}; make room, then start again", file=sys.stderr)
+        return EnvironmentProblem.exit_code
 
 
 def parser() -> argparse.ArgumentParser:
@@ -116,9 +125,11 @@ def _add_trace(command: argparse.ArgumentParser) -> None:
 
 
 def _train(args: argparse.Namespace) -> int:
-    from jaxlm import cluster, config
+    from jaxlm import config
 
     cfg = config.load(args.config, args.overrides)
+    from jaxlm import cluster
+
     cluster.start(args.coordinator, args.processes, args.process)
     from jaxlm.train import train
 
@@ -161,9 +172,8 @@ def _status(args: argparse.Namespace) -> int:
 def _config(args: argparse.Namespace) -> int:
     from jaxlm import commands, config
 
-    if args.config is not None:
-        return commands.describe(config.load(args.config, args.overrides))
-    return commands.describe(config.Config(data=config.DataConfig(manifest="MANIFEST")))
+    placeholder = () if args.config else ("data.manifest=MANIFEST",)
+    return commands.describe(config.load(args.config, (*placeholder, *args.overrides)))
 
 
 def _of_run(args: argparse.Namespace) -> "Config":

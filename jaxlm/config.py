@@ -163,7 +163,12 @@ class OptimConfig:
 
     def __post_init__(self) -> None:
         if self.lr <= 0 or self.clip_norm <= 0 or self.eps <= 0:
-            raise ValueError("lr, eps and clip_norm must be above 0")
+            raise ValueError(
+                f"lr={self.lr}, eps={self.eps}, clip_norm={self.clip_norm}: must be above 0"
+            )
+        reference = self.lr_reference_batch_tokens
+        if reference is not None and reference <= 0:
+            raise ValueError(f"lr_reference_batch_tokens={reference}: must be above 0, or None")
         if not (0 <= self.b1 < 1 and 0 <= self.b2 < 1):
             raise ValueError(f"b1={self.b1}, b2={self.b2}: must be in [0, 1)")
         if not 0 <= self.final_lr <= 1:
@@ -232,6 +237,10 @@ class EvaluateConfig:
     """Evaluate each time so much training has passed; None only at the end."""
     rows: int = free(256)
     """Held-out rows of each type, at most; 0 takes all of them."""
+
+    def __post_init__(self) -> None:
+        if self.rows < 0:
+            raise ValueError(f"rows={self.rows}: must be at least 0")
 
 
 @dataclass(frozen=True)
@@ -358,6 +367,9 @@ def schema():
     return _schema.schema(Config)
 
 
-def load(path: str | Path, overrides: tuple[str, ...] = ()) -> Config:
-    """The config of a file and its `--config.a.b=c` overrides; raises `ConfigError`."""
+def load(path: str | Path | None, overrides: tuple[str, ...] = ()) -> Config:
+    """The config of a file, or the defaults, with `--config.a.b=c` overrides.
+
+    Raises `ConfigError`.
+    """
     return _schema.load(Config, path, overrides)

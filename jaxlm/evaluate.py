@@ -3,8 +3,9 @@
 Bits per byte do not depend on the tokenizer: two runs with different vocabularies can be compared.
 """
 
+import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -14,6 +15,8 @@ from jax.sharding import Mesh
 from jaxlm import mesh as mesh_lib
 from jaxlm.data.corpus import Corpus
 from jaxlm.data.loader import Loader
+from jaxlm.data.source import HeldOutRows
+from jaxlm.data.synthetic import SyntheticHeldOut
 from jaxlm.models.transformer import Params
 from jaxlm.step import StepDef, compile_eval_step
 
@@ -53,15 +56,37 @@ class Evaluator:
     def _score(self, params: Params, name: str) -> Score:
         source = self._heldout[name]
         rows = min(len(source), self._rows) if self._rows else len(source)
+        first = _First(source, rows)
         end = -(-rows // self._batch) * self._batch
         total = np.zeros(3)
-        with Loader(source, self._sharding, self._batch, 0, end) as loader:
+        with Loader(first, self._sharding, self._batch, 0, end) as loader:
             for batch in loader:
                 sums = self._step(params, batch.rows_BT, self._piece_bytes_V)
                 total += np.array([float(x) for x in sums])
         nll, targets, text_bytes = total.tolist()
         bits_per_byte = nll / math.log(2) / text_bytes if text_bytes else math.nan
         return Score(nll / targets, bits_per_byte, int(targets))
+
+
+class _First:
+    """The first rows of a source; padding, which weighs nothing, fills the last batch."""
+
+    def __init__(self, source: HeldOutRows | SyntheticHeldOut, rows: int):
+        self.seq_len = source.seq_len
+        self._source, self._rows = source, rows
+
+    def rows(self, positions: np.ndarray) -> np.ndarray:
+        """ids[N, T + 1] at these positions (int64[N])."""
+        return self._cut(positions, self._source.rows(positions))
+
+    def stream(self, batches: Sequence[np.ndarray]) -> Generator[np.ndarray]:
+        """`rows` of each of these batches of positions, in turn."""
+        with contextlib.closing(self._source.stream(batches)) as found:
+            for positions, ids in zip(batches, found, strict=True):
+                yield self._cut(positions, ids)
+
+    def _cut(self, positions: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        return np.where(positions[:, None] < self._rows, ids, ids.dtype.type(self._source.pad_id))
 
 
 def table(scores: Mapping[str, Score]) -> str:

@@ -100,6 +100,12 @@ def constrain(x: jax.Array, *axes: str | None) -> jax.Array:
     return jax.lax.with_sharding_constraint(x, spec(dict(ambient.shape), axes, x.shape))
 
 
+def batch_ways() -> int:
+    """How many ways the mesh in force splits the rows of a batch."""
+    ambient = jax.sharding.get_abstract_mesh()
+    return 1 if ambient.empty else ambient.shape["data"] * ambient.shape["fsdp"]
+
+
 def microbatches(mesh: Mesh, batch_size: int, rows_per_device: int | None) -> int:
     """How many microbatches a step takes; `ConfigError` if the mesh cannot split the batch."""
     ways = mesh.shape["data"] * mesh.shape["fsdp"]

@@ -98,6 +98,7 @@ class Read(NamedTuple):
 
     step: int
     loss: float
+    grad_norm: float
     flags: np.ndarray
 
 
@@ -203,7 +204,8 @@ class Writer:
                 self._events.close()
 
     def _read(self, done: Pending) -> Read:
-        read = Read(done.step, float(done.metrics.loss), np.asarray(done.metrics.flags))
+        loss, grad_norm = float(done.metrics.loss), float(done.metrics.grad_norm)
+        read = Read(done.step, loss, grad_norm, np.asarray(done.metrics.flags))
         if not self._main:
             return read
         now = time.perf_counter()

@@ -1,5 +1,6 @@
 """A run before its loop: all that is checked, opened and restored before anything is compiled."""
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from jaxlm.data.corpus import Corpus, open_corpus
 from jaxlm.data.loader import check_fingerprint
 from jaxlm.data.source import TrainRows
 from jaxlm.models.transformer import Params
-from jaxlm.schema import ConfigError, changes, to_dict
+from jaxlm.schema import ConfigError, changes, flat, to_dict
 from jaxlm.state import TrainState
 from jaxlm.step import StepDef
 
@@ -45,14 +46,16 @@ class Beginning(NamedTuple):
 
 
 def prepare(cfg: Config, directory: Path) -> Run:
-    """Checks hosts, directory, data, mesh and model, and opens the checkpoints to write.
+    """Checks hosts, data, mesh and model, and opens the checkpoints to write.
 
     Raises `UserError` for what the user must put right, before anything is compiled.
     """
-    workdir.check_writable(directory)
-    cluster.check_same("preflight", {"config": repr(cfg), "jax": jax.__version__})
+    fields = {name: repr(value) for name, value in flat(cfg)}
+    cluster.check_same("preflight", {"jax": jax.__version__, **fields})
     abandon_unfinished(directory)
-    return _open(cfg, directory, read_only=False)
+    opened = _open(cfg, directory, read_only=False)
+    cluster.check_same("data", {"data": json.dumps(opened.corpus.train.fingerprint())})
+    return opened
 
 
 def open_trained(cfg: Config, directory: Path) -> tuple[Run, Params, int]:

@@ -12,6 +12,7 @@ import numpy as np
 from jax import numpy as jnp
 
 from jaxlm.errors import UserError
+from jaxlm.mesh import batch_ways
 from jaxlm.models.transformer import ModelDef, Params
 from jaxlm.ops.dense import dense
 
@@ -50,17 +51,23 @@ def generate(
 ) -> list[list[int]]:
     """New token ids for each prompt, up to and without the first stop token.
 
-    A row does not depend on the others, nor on how many there are.
+    A row does not depend on the others, nor on how many there are. At least one stop token.
     """
-    if not all(prompts):
+    if not prompts or not all(prompts):
         raise UserError("a prompt is empty; begin it with the boundary token")
-    lengths_B = np.array([len(p) for p in prompts], np.int32)
-    prompts_BP = np.zeros((len(prompts), lengths_B.max()), np.int32)
-    for row, prompt in zip(prompts_BP, prompts, strict=True):
-        row[: len(prompt)] = prompt
-    new_BN = np.asarray(_generate(model, params, prompts_BP, lengths_B, sampling, tuple(stop_ids)))
+    ways = batch_ways()
+    rows = -(-len(prompts) // ways) * ways  # those beyond the prompts are done from the start
+    lengths_B = np.ones(rows, np.int32)
+    prompts_BP = np.zeros((rows, max(map(len, prompts))), np.int32)
+    for i, prompt in enumerate(prompts):
+        lengths_B[i] = len(prompt)
+        prompts_BP[i, : len(prompt)] = prompt
+    done_B = np.arange(rows) >= len(prompts)
+    new_BN = np.asarray(
+        _generate(model, params, prompts_BP, lengths_B, done_B, sampling, tuple(stop_ids))
+    )
     texts = []
-    for row in new_BN:
+    for row in new_BN[: len(prompts)]:
         stops = np.flatnonzero(np.isin(row, stop_ids))
         texts.append(row[: stops[0] if len(stops) else len(row)].tolist())
     return texts
@@ -72,6 +79,7 @@ def _generate(
     params: Params,
     prompts_BP: jax.Array,
     lengths_B: jax.Array,
+    done_B: jax.Array,
     sampling: Sampling,
     stop_ids: tuple[int, ...],
 ) -> jax.Array:
@@ -102,7 +110,6 @@ def _generate(
         return index + 1, last_B1D, caches, done_B, new_BN
 
     new_BN = jnp.full((rows, sampling.max_tokens), stop_ids[0], jnp.int32)
-    done_B = jnp.zeros(rows, bool)
     return jax.lax.while_loop(running, body, (0, last_B1D, caches, done_B, new_BN))[-1]
 
 

@@ -14,6 +14,7 @@ import importlib.util
 import inspect
 import itertools
 import json
+import re
 import traceback
 import types
 import typing
@@ -146,22 +147,29 @@ def _unknown(path: str, name: str, known: Sequence[str]) -> str:
 # ---- files and overrides -------------------------------------------------------------------------
 
 
-def load[T](cls: type[T], path: str | Path, overrides: Sequence[str] = ()) -> T:
+def load[T](cls: type[T], path: str | Path | None, overrides: Sequence[str] = ()) -> T:
     """The config of a `.py` file (its `get_config()`) or of a saved `.json`, with overrides.
 
-    `overrides` are strings `a.b=value`; the value is read by the field's type.
+    No path: the defaults. `overrides` are strings `a.b=value`, read by the field's type.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise ConfigError(f"--config={path}: no such file")
-    if path.suffix == ".json":
-        config = schema(cls)
-        _merge(config, json.loads(path.read_text(encoding="utf-8")), "config")
-    else:
-        config = _run_config_file(path)
+    config = schema(cls) if path is None else _read_file(cls, Path(path))
     for override in overrides:
         _apply(cls, config, override)
     return parse(cls, config)
+
+
+def _read_file(cls: type, path: Path) -> ConfigDict:
+    if not path.is_file():
+        raise ConfigError(f"--config={path}: no such file")
+    if path.suffix != ".json":
+        return _run_config_file(path)
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as e:
+        raise ConfigError(f"--config={path}: JSON breaks at line {e.lineno}: {e.msg}") from None
+    config = schema(cls)
+    _merge(config, values, "config")
+    return config
 
 
 def _run_config_file(path: Path) -> ConfigDict:
@@ -174,17 +182,31 @@ def _run_config_file(path: Path) -> ConfigDict:
         get_config = getattr(module, "get_config", None)
         if get_config is None:
             raise ConfigError(f"--config={path}: the file defines no get_config()")
-        return get_config()
+        config = get_config()
     except ConfigError:
         raise
     except Exception as e:
         where = [f for f in traceback.extract_tb(e.__traceback__) if f.filename == str(path)]
-        line = where[-1].lineno if where else "?"
-        message = str(e.args[0]) if e.args else type(e).__name__
-        raise ConfigError(f"{path}:{line}: {message}") from e
+        line = e.lineno if isinstance(e, SyntaxError) else where[-1].lineno if where else "?"
+        raise ConfigError(f"{path}:{line}: {_message(e)}") from e
+    if not isinstance(config, ConfigDict):
+        raise ConfigError(
+            f"--config={path}: get_config() gives {config!r}; return the edited schema()"
+        )
+    return config
 
 
-def _merge(config: ConfigDict, values: Mapping[str, Any], path: str) -> None:
+def _message(e: Exception) -> str:
+    """What ConfigDict says, without the error it is wrapped in and without all other values."""
+    inner = e.args[0] if e.args else type(e).__name__
+    if isinstance(inner, Exception):
+        return _message(inner)
+    return re.sub(r' Other fields present: ".*}"', "", str(inner), flags=re.DOTALL)
+
+
+def _merge(config: ConfigDict, values: Any, path: str) -> None:
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{path}={values!r}: is a section; write its fields as {{...}}")
     for key, value in values.items():
         if key not in config:
             raise ConfigError(_unknown(f"{path}.{key}", key, list(config)))
@@ -251,6 +273,16 @@ def changes(
             yield from changes(type(value), before or {}, value, f"{here}.")
         elif before != to_dict(value):
             yield here, before, to_dict(value), f.metadata["resume"]
+
+
+def flat(config: Any, path: str = "config") -> Iterator[tuple[str, Any]]:
+    """(dotted path, value) of every field of a parsed config."""
+    for f in dataclasses.fields(config):
+        value = getattr(config, f.name)
+        if "resume" in f.metadata:
+            yield f"{path}.{f.name}", value
+        else:
+            yield from flat(value, f"{path}.{f.name}")
 
 
 def docs(cls: type) -> dict[str, str]:

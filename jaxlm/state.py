@@ -73,7 +73,8 @@ def abstract(
     model: ModelDef, optimizer: optax.GradientTransformation, where: TrainState
 ) -> TrainState:
     """Shapes, types and shardings of a state, without arrays: what a restore fills."""
-    shapes = jax.eval_shape(_build(model, optimizer), jax.random.key(0))
+    build = _build(model, optimizer)
+    shapes = jax.eval_shape(lambda: build(jax.random.key(0)))
     return jax.tree.map(
         lambda s, place: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=place), shapes, where
     )

@@ -155,8 +155,7 @@ def gradients(
 
 def _split(x: jax.Array, microbatches: int) -> jax.Array:
     """[B, ...] -> [microbatches, b, ...], each device keeping its own rows."""
-    ambient = jax.sharding.get_abstract_mesh()
-    ways = 1 if ambient.empty else ambient.shape["data"] * ambient.shape["fsdp"]
+    ways = mesh_lib.batch_ways()
     rows = x.shape[0] // (ways * microbatches)
     x = x.reshape(ways, microbatches, rows, *x.shape[1:]).swapaxes(0, 1)
     return x.reshape(microbatches, ways * rows, *x.shape[3:])
@@ -173,7 +172,7 @@ def train_step(
     grads, sums = gradients(state.params, step, rows_BT1, dropout)
     weight = jnp.maximum(sums.weight, 1.0)
     grads = jax.tree.map(lambda g: g / weight, grads)
-    norm = optax.global_norm(grads)
+    norm = optax.tree.norm(grads)
     clip = jnp.minimum(1.0, step.clip_norm / jnp.maximum(norm, 1e-30))
     grads = jax.tree.map(lambda g: g * clip, grads)
     updates, opt_state = step.optimizer.update(grads, state.opt_state, state.params, lr=controls.lr)

@@ -6,7 +6,9 @@ step takes their maximum, and every process acts on the same result, read one st
 
 import contextlib
 import math
+import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -17,7 +19,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from jaxlm import evaluate, metrics, optim, run, state
+from jaxlm import evaluate, metrics, optim, run, state, workdir
 from jaxlm import mesh as mesh_lib
 from jaxlm.clock import crossed, phase
 from jaxlm.config import Config
@@ -39,13 +41,15 @@ def train(cfg: Config, directory: Path) -> int:
 
     Raises `UserError` for what the user must put right, all of it before the first compile.
     """
-    prepared = run.prepare(cfg, directory)
-    with jax.set_mesh(prepared.mesh), contextlib.closing(prepared.checkpoints):
-        beginning = run.begin(prepared, say)
-        if beginning.position == cfg.end:
-            say(f"{directory}: this run is complete at step {beginning.step}; nothing to do")
-            return 0
-        return loop(prepared, beginning)
+    workdir.check_writable(directory)
+    with workdir.lock(directory) if jax.process_index() == 0 else contextlib.nullcontext():
+        prepared = run.prepare(cfg, directory)
+        with jax.set_mesh(prepared.mesh), contextlib.closing(prepared.checkpoints):
+            beginning = run.begin(prepared, say)
+            if beginning.position == cfg.end:
+                say(f"{directory}: this run is complete at step {beginning.step}; nothing to do")
+                return 0
+            return loop(prepared, beginning)
 
 
 def loop(run: Run, beginning: Beginning) -> int:
@@ -59,8 +63,8 @@ def loop(run: Run, beginning: Beginning) -> int:
     writer = make_writer(run, beginning)
     evaluator = Evaluation(run, writer)
     saver = Saver(run, writer)
-    say(f"training from step {step} to {writer.total_steps}; compiling")
     with contextlib.closing(writer), loader, stop_signals() as stop:
+        say(f"training from step {step} to {writer.total_steps}; compiling")
         if step == 0:
             evaluator(train_state.params, step, position)
         waited_s = loader.wait_seconds
@@ -139,8 +143,8 @@ class Saver:
 
     def __call__(self, train_state: TrainState, step: int) -> None:
         """Saves in the background; a state whose loss is not finite is never saved."""
+        check(self._writer.flush())
         with self._writer.pause():
-            check(self._writer.flush())
             self._run.checkpoints.save(train_state, step, run.notes(self._run))
             self._last_s = time.monotonic()
 
@@ -161,9 +165,11 @@ class Evaluation:
         return position == self._run.cfg.end or crossed(self._every, before, position)
 
     def __call__(self, params: Params, step: int, position: int) -> None:
-        """Scores each held-out type and writes it down."""
+        """Scores each held-out type and writes it down; without any, does nothing."""
+        if not self._run.corpus.heldout:
+            return
+        check(self._writer.flush())
         with self._writer.pause():
-            check(self._writer.flush())
             scores = self._score(params)
             flat = evaluate.as_metrics(scores)
             self._writer.record({"step": step, "position": position, **flat})
@@ -171,14 +177,15 @@ class Evaluation:
 
 
 def check(read: Read | None) -> np.ndarray:
-    """The flags that all agreed on; `UserError` if that step's loss was not finite."""
+    """The flags that all agreed on; `UserError` if that step's loss or gradient was not finite."""
     if read is None:
         return np.zeros(2, np.int32)
-    if not math.isfinite(read.loss):
-        raise UserError(
-            f"the loss of step {read.step} is {read.loss}; nothing was saved after it. Resume "
-            "with a lower config.optim.lr or clip_norm, or look at the batch: jaxlm trace"
-        )
+    for name, value in (("loss", read.loss), ("gradient norm", read.grad_norm)):
+        if not math.isfinite(value):
+            raise UserError(
+                f"the {name} of step {read.step} is {value}; nothing was saved after it. Resume "
+                "with a lower config.optim.lr or clip_norm, or look at the batch: jaxlm trace"
+            )
     return read.flags
 
 
@@ -204,21 +211,32 @@ def make_writer(run: Run, beginning: Beginning) -> Writer:
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[threading.Event]:
-    """An event that SIGTERM or SIGINT sets; a second signal ends the process at once."""
+    """An event that SIGTERM or SIGINT sets; a second signal ends the process at once.
+
+    A thread reads them: Python's own handlers run when the main thread returns from what it is in,
+    and that may be a long compile, or the wait for a process that is gone.
+    """
     asked = threading.Event()
-    signals = (signal.SIGTERM, signal.SIGINT)
+    inlet, outlet = socket.socketpair()
+    outlet.setblocking(False)
 
-    def handle(number: int, frame: object) -> None:
-        asked.set()
-        for s in signals:
-            signal.signal(s, signal.SIG_DFL)
+    def watch() -> None:
+        with inlet:
+            if inlet.recv(1):
+                asked.set()
+                if inlet.recv(1):
+                    os.kill(os.getpid(), signal.SIGKILL)
 
-    before = [signal.signal(s, handle) for s in signals]
+    threading.Thread(target=watch, daemon=True, name="jaxlm-signals").start()
+    before = {s: signal.signal(s, lambda *_: None) for s in (signal.SIGTERM, signal.SIGINT)}
+    signal.set_wakeup_fd(outlet.fileno())
     try:
         yield asked
     finally:
-        for s, handler in zip(signals, before, strict=True):
-            signal.signal(s, handler)
+        signal.set_wakeup_fd(-1)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        outlet.close()
 
 
 def say(line: str) -> None:

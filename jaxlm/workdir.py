@@ -3,12 +3,16 @@
 config.json   the resolved configuration, of the newest start
 history.jsonl one line a start: from which step and position, with which batch and processes
 status.json   where the run is; launchers watch `position`
+lock          held by the run's process 0
 metrics.jsonl one line an interval or evaluation
 """
 
+import contextlib
+import fcntl
 import json
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -41,6 +45,33 @@ def check_writable(workdir: Path) -> None:
             f"--workdir={workdir}: cannot be written ({e.strerror}); "
             "choose a directory that this user may write, on a disk with room"
         ) from e
+
+
+@contextlib.contextmanager
+def lock(workdir: Path, patience_s: float = 10.0) -> Iterator[None]:
+    """Holds the directory against a second run; it is let go when the process ends, however.
+
+    Waits a little, since the process of the start before may still be dying. `EnvironmentProblem`
+    if it is held.
+    """
+    deadline = time.monotonic() + patience_s
+    with (workdir / "lock").open("a+") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    file.seek(0)
+                    raise EnvironmentProblem(
+                        f"--workdir={workdir}: process {file.read() or '?'} is training there; "
+                        "wait for it, stop it, or choose another directory"
+                    ) from None
+                time.sleep(0.2)
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
 
 
 def write_json(path: Path, data: Any) -> None:

@@ -69,8 +69,12 @@ def duplicates_partition(partition: Partition[None], out: Path) -> Report:
 
 def _words(keys: pa.Table, column: str) -> np.ndarray:
     """uint64[N, 2] whose order is the order of the 16-byte values."""
-    data = b"".join(keys.column(column).to_pylist())
-    return np.frombuffer(data, ">u8").astype(np.uint64).reshape(-1, 2)
+    parts = [
+        np.frombuffer(chunk.buffers()[1], ">u8")[2 * chunk.offset :][: 2 * len(chunk)]
+        for chunk in keys.column(column).chunks
+        if len(chunk)
+    ]
+    return np.concatenate([np.empty(0, ">u8"), *parts]).astype(np.uint64).reshape(-1, 2)
 
 
 def survivors(

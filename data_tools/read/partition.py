@@ -1,6 +1,7 @@
 """The read stage: raw files to tables of documents, and every bad place to a table of its own."""
 
 import glob
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -12,11 +13,14 @@ import pyarrow.parquet as pq
 from data_tools.document import DataError, Document, table_writer
 from data_tools.read import READERS
 from data_tools.read.record import Bad, Record
-from data_tools.source import SourceConfig
+from data_tools.source import SourceConfig, partition_name
 from data_tools.stage import Input, Partition, Report, Stage
 
 BAD_SAMPLES = 20
 """Bad places a partition that go into the report; `bad.parquet` has all."""
+
+OWN = ("stages", "shards")
+"""Directories of the work directory that a build writes."""
 
 BAD_SCHEMA = pa.schema(
     [("path", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("detail", pa.string())]
@@ -39,6 +43,12 @@ def plan(source: SourceConfig, workdir: Path, partition_bytes: int) -> list[Part
                 f"source {source.name}: no file matches {pattern!r} below {root}; "
                 "correct root or paths, or take the source out of the recipe"
             )
+        own = [name for name in found if _is_own(os.path.relpath(root / name, workdir))]
+        if own:
+            raise DataError(
+                f"source {source.name}: {pattern!r} below {root} matches {own[0]}, which the "
+                "build itself wrote; keep raw files in a directory of their own"
+            )
         names.update(found)
     # What names the files does not change their documents: adding a pattern reads only new files.
     config = replace(source, root="", paths=())
@@ -51,11 +61,16 @@ def plan(source: SourceConfig, workdir: Path, partition_bytes: int) -> list[Part
             room = partition_bytes
         room -= stat.st_size
         identity = f"{stat.st_size}:{stat.st_mtime_ns}"
-        groups[-1].append(Input(root / name, name, identity))
+        printable = os.fsencode(name).decode(errors="backslashreplace")
+        groups[-1].append(Input(root / name, printable, identity))
     return [
-        Partition(f"{source.name}-{i:05d}", config, {"files": tuple(files)})
+        Partition(partition_name(source.name, i), config, {"files": tuple(files)})
         for i, files in enumerate(groups)
     ]
+
+
+def _is_own(path: str) -> bool:
+    return path.startswith(tuple(f"{directory}{os.sep}" for directory in OWN))
 
 
 def read_partition(partition: Partition[SourceConfig], out: Path) -> Report:
@@ -79,7 +94,6 @@ def read_partition(partition: Partition[SourceConfig], out: Path) -> Report:
     if bad:
         pq.write_table(pa.Table.from_pylist(bad, BAD_SCHEMA), out / "bad.parquet")
     return {
-        "source": source.name,
         "files": len(partition.inputs["files"]),
         "documents": documents,
         "text_bytes": text_bytes,

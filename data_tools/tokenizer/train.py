@@ -105,6 +105,7 @@ def _train(config: TokenizerConfig, sample: _Sample) -> bytes:
                     bos_piece="<bos>",
                     eos_piece="<eos>",
                     pad_piece="<pad>",
+                    minloglevel=0,  # its log is read below, and the level outlives a training
                 )
         except RuntimeError as e:
             raise DataError(_explain(config, sample, str(e))) from None

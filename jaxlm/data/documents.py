@@ -12,7 +12,7 @@ import bisect
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,6 @@ import pyarrow.parquet as pq
 from jaxlm.data.manifest import Manifest, Shard, Split
 
 TABLE = "documents.parquet"
-SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 
 SCHEMA = pa.schema(
     [
@@ -91,7 +90,8 @@ class Documents:
                 if at < 0:
                     continue
                 keys = self._column(shards[at], "key")
-                first, last = (int(np.searchsorted(keys, np.uint64(key), s)) for s in SIDES)
+                first = int(np.searchsorted(keys, np.uint64(key), "left"))
+                last = int(np.searchsorted(keys, np.uint64(key), "right"))
                 for entry in self._rows(shards[at], first, last):
                     if entry.id == id:
                         return entry

@@ -12,6 +12,7 @@ from jax.sharding import PartitionSpec as P
 
 from jaxlm.config import ModelConfig
 from jaxlm.mesh import Axes, constrain, spec
+from jaxlm.models.initial import normal
 
 TIED: Axes = ("vocab", "embed")
 UNTIED: Axes = ("table_vocab", "table_embed")
@@ -22,8 +23,7 @@ class Embedding(nnx.Module):
 
     def __init__(self, cfg: ModelConfig, rngs: nnx.Rngs):
         self.axes = TIED if cfg.tied_embeddings else UNTIED
-        std = cfg.d_model**-0.5
-        table = jax.random.normal(rngs.params(), (cfg.padded_vocab, cfg.d_model)) * std
+        table = normal(rngs.params(), (cfg.padded_vocab, cfg.d_model), std=cfg.d_model**-0.5)
         self.table = nnx.Param(table, axes=self.axes)
         self.tied = cfg.tied_embeddings
 

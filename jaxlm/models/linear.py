@@ -6,6 +6,7 @@ import jax
 from flax import nnx
 
 from jaxlm.mesh import Axes
+from jaxlm.models.initial import normal
 from jaxlm.ops.dense import dense
 
 
@@ -16,7 +17,7 @@ class Linear(nnx.Module):
         self, shape: tuple[int, ...], axes: Axes, rngs: nnx.Rngs, in_dims: int = 1, gain: float = 1
     ):
         std = gain / math.sqrt(math.prod(shape[:in_dims]))
-        self.kernel = nnx.Param(jax.random.normal(rngs.params(), shape) * std, axes=axes)
+        self.kernel = nnx.Param(normal(rngs.params(), shape, std), axes=axes)
         self.axes = axes
         self.in_dims = in_dims
 

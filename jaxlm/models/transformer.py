@@ -66,7 +66,7 @@ class ModelDef:
 
     def abstract(self) -> Params:
         """Shapes and types of the parameters."""
-        return jax.eval_shape(self.init, jax.random.key(0))
+        return jax.eval_shape(lambda: self.init(jax.random.key(0)))
 
     def axes(self) -> Params:
         """Logical axes of the parameters, as tuples at the leaves."""

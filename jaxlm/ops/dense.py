@@ -1,7 +1,5 @@
 """Every product with a weight matrix: the cast and the sharding pins live here and nowhere else."""
 
-import math
-
 import jax
 from jax import numpy as jnp
 
@@ -16,11 +14,8 @@ def dense(x: jax.Array, kernel: jax.Array, axes: Axes, in_dims: int = 1) -> jax.
 
     `axes` are the kernel's logical axes; its first `in_dims` dimensions are contracted.
     """
-    n_in = math.prod(kernel.shape[:in_dims])
-    lead = x.shape[: x.ndim - in_dims]
-    w = gather(kernel, axes, x.dtype).reshape(n_in, -1)
-    y = jnp.matmul(x.reshape(*lead, n_in), w)
-    return y.reshape(*lead, *kernel.shape[in_dims:])
+    # Not reshaped to two dimensions: XLA's CPU backend takes that half again as long in bfloat16.
+    return jnp.tensordot(x, gather(kernel, axes, x.dtype), in_dims)
 
 
 def gather(kernel: jax.Array, axes: Axes, dtype: jnp.dtype) -> jax.Array:

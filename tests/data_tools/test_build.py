@@ -167,7 +167,8 @@ def test_a_threshold_that_drops_nothing_new_runs_its_stage_alone(workdir):
 
 def test_a_threshold_that_drops_documents_runs_what_follows(workdir):
     before = load(workdir)
-    after = rerun(workdir, recipe(rules=rules(122)))
+    lengths = sorted(len("".join(small.english(i).split())) for i in range(20))
+    after = rerun(workdir, recipe(rules=rules(lengths[10], "web")))
     assert after[0] == "clean" and {"keys", "tokenizer", "tokenize", "pack"} <= set(after)
     assert load(workdir).fingerprint() != before.fingerprint()
     rerun(workdir, recipe())
@@ -250,7 +251,7 @@ def test_an_old_manifest_does_not_outlive_its_shards(workdir, monkeypatch):
     def stop(*_: object) -> Commit:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("data_tools.build.Build._write_manifest", stop)
+    monkeypatch.setattr("data_tools.build.write_manifest", stop)
     pack = dataclasses.replace(small.recipe().pack, salt="other")
     with pytest.raises(KeyboardInterrupt):
         small.run(recipe(pack=pack), workdir)
@@ -268,6 +269,21 @@ def test_a_source_of_bad_records_alone_is_an_error(tmp_path):
     assert message.startswith("source raw: no document in the files of a.jsonl, b.jsonl below raw:")
     for part in ("broken JSON (1)", "not a JSON object (1)", "empty file (1)", "a.jsonl line 1"):
         assert part in message
+
+
+def test_a_source_whose_documents_are_all_dropped_is_an_error(tmp_path):
+    small.write_raw(tmp_path, files=1, texts=12)
+    strict = RuleConfig("min_length", {"characters": 10_000}, ("web",))
+    with pytest.raises(DataError, match=r"source en: all 12 documents were dropped: min_length"):
+        small.run(recipe(rules=(strict,)), tmp_path)
+
+
+def test_everything_held_out_is_an_error(tmp_path):
+    small.write_raw(tmp_path, files=1, texts=12)
+    small.run(recipe(), tmp_path, last="tokenize")
+    held = dataclasses.replace(small.recipe().heldout, fraction=1 - 1e-9)
+    with pytest.raises(DataError, match="no text is left to train the tokenizer on"):
+        small.run(recipe(heldout=held), tmp_path)
 
 
 def test_nothing_left_to_train_on_is_an_error(tmp_path):

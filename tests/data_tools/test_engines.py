@@ -1,5 +1,6 @@
 """Engines: all tasks run, a dead worker is replaced, a failure names its task."""
 
+import multiprocessing
 import os
 import signal
 import time
@@ -83,6 +84,15 @@ def test_a_dead_worker_is_replaced_and_its_task_run_again(tmp_path, pool):
     tasks = [tmp_path / n for n in ("one", "dies", "two", "three")]
     pool.run(die_once, tasks, "work", name)
     assert all(t.exists() for t in tasks) and (tmp_path / "dies.tried").exists()
+
+
+def test_a_worker_that_dies_idle_is_replaced(tmp_path, pool):
+    pool.run(touch, [tmp_path / "a", tmp_path / "b"], "work", name)
+    for child in multiprocessing.active_children():
+        os.kill(child.pid or 0, signal.SIGKILL)
+        child.join()
+    pool.run(touch, [tmp_path / n for n in "cde"], "work", name)
+    assert (tmp_path / "e").exists()
 
 
 def test_a_task_that_always_kills_is_given_up_by_name(tmp_path, pool):

@@ -73,6 +73,9 @@ def test_every_token_once_in_hash_order(tmp_path):
     assert stream == expected + [PAD] * padding and 0 <= padding < 16
     tokens = sum(r["tokens"] for r in documents)
     assert report == {
+        "source": "s",
+        "type": "web",
+        "split": "train",
         "documents": 50,
         "chunks": len(found),
         "tokens": tokens,

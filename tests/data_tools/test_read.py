@@ -283,6 +283,20 @@ def test_hidden_files_are_read_only_when_spelled_out(tmp_path):
     assert [i.name for p in hidden for i in p.inputs["files"]] == [".git/a.jsonl"]
 
 
+def test_a_build_does_not_read_what_it_wrote(tmp_path):
+    (tmp_path / "stages/read").mkdir(parents=True)
+    (tmp_path / "stages/read/a.jsonl").write_bytes(GOOD)
+    with pytest.raises(DataError, match=r"matches stages/read/a.jsonl, which the build itself wr"):
+        plan(source(root="."), tmp_path, 1)
+
+
+def test_a_file_name_that_is_not_utf8_is_spelled_out(tmp_path):
+    (tmp_path / "raw").mkdir()
+    (tmp_path / os.fsdecode(b"raw/\xff.jsonl")).write_bytes(GOOD)
+    documents, _ = read_all(tmp_path)
+    assert [d.path for d in documents] == ["\\xff.jsonl"] * 2
+
+
 def test_a_pattern_without_a_file_is_an_error(tmp_path):
     (tmp_path / "raw").mkdir()
     (tmp_path / "raw/a.jsonl").write_bytes(GOOD)

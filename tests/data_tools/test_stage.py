@@ -8,7 +8,16 @@ import pytest
 
 from data_tools.document import DataError
 from data_tools.engines import InProcess
-from data_tools.stage import COMMIT, Input, Partition, Report, Stage, StageResult, run_stage
+from data_tools.stage import (
+    COMMIT,
+    Input,
+    Partition,
+    Report,
+    Stage,
+    StageResult,
+    is_done,
+    run_stage,
+)
 
 
 def upper(partition: Partition[str], out: Path) -> Report:
@@ -108,6 +117,15 @@ def test_what_belongs_to_no_partition_goes(tmp_path):
     result = run(tmp_path, b)
     assert result.ran == () and [c.partition for c in result.commits] == ["b"]
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["b"]
+
+
+def test_done_means_that_a_run_would_change_nothing(tmp_path):
+    a, b = (partition(tmp_path / "in", n, {n: n}) for n in "ab")
+    assert not is_done(STAGE, [a], tmp_path / "out")
+    run(tmp_path, a, b)
+    assert is_done(STAGE, [a, b], tmp_path / "out")
+    assert not is_done(STAGE, [a], tmp_path / "out")
+    assert not is_done(STAGE, [dataclasses.replace(a, config="?"), b], tmp_path / "out")
 
 
 @pytest.mark.parametrize("damage", ["truncate", "remove", "commit", "uncommitted"])

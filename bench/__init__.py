@@ -1,0 +1,1 @@
+"""What the trainer costs on this machine: `python -m bench`."""

@@ -1,0 +1,144 @@
+"""`python -m bench [step|loader|start]`: prints a table; each part in a fresh process."""
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bench.loader import LoaderFigures
+    from bench.start import StartFigures
+    from bench.step import Dtype, Layers, StepFigures
+
+PARTS = ("step", "loader", "start")
+DTYPES: "tuple[Dtype, ...]" = ("float32", "bfloat16")
+LOADER_BATCHES = 1_000
+
+LEAST_RATIO, MOST_SHARE = 0.97, 0.01
+"""Targets: the trainer's speed in shares of plain JAX's, the loader's time in shares of a step."""
+
+
+def main() -> int:
+    """Runs what is asked for; returns 1 if a target is missed."""
+    args = parser().parse_args()
+    parts = PARTS if args.part == "all" else (args.part,)
+    found: dict[str, Any] = {"cpus": os.cpu_count(), "jax": version("jax"), "layers": args.layers}
+    missed: list[str] = []
+    print(f"{os.cpu_count()} CPUs, JAX {version('jax')}; 8 rows of 512 tokens a step", flush=True)
+    steps = {}
+    for dtype in DTYPES if "step" in parts else ():
+        steps[dtype] = figures = fresh(_step, dtype, args.layers, args.seconds)
+        found[f"step_{dtype}"] = figures._asdict()
+        show(f"step, {dtype}, 56M parameters, {args.layers}", step_lines(figures))
+        if figures.ratio < LEAST_RATIO:
+            missed.append(f"{dtype}: trainer / plain is {figures.ratio:.3f}, below {LEAST_RATIO}")
+    if "loader" in parts:
+        figures = fresh(_loader, LOADER_BATCHES)
+        shares = {d: figures.batch_s * s.tokens_per_s / s.batch_tokens for d, s in steps.items()}
+        found["loader"] = {**figures._asdict(), "shares": shares}
+        show("loader, real shards, warm", loader_lines(figures, shares))
+        missed += [
+            f"{dtype}: the loader takes {share:.2%} of a step, above {MOST_SHARE:.0%}"
+            for dtype, share in shares.items()
+            if share > MOST_SHARE
+        ]
+    if "start" in parts:
+        figures = fresh(_start)
+        found["start"] = figures._asdict()
+        show("start of `jaxlm train`, the demo's model, cold", start_lines(figures))
+    if args.json is not None:
+        args.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    for line in missed:
+        print(f"target missed: {line}", file=sys.stderr)
+    return 1 if missed else 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="Measures the trainer on this machine; all of it takes 5 minutes on 2 cores.",
+        epilog="exit codes: 0 done; 1 a target is missed, or the trainer and plain JAX disagree",
+    )
+    parser.add_argument("part", nargs="?", choices=("all", *PARTS), default="all")
+    parser.add_argument("--layers", choices=("scan", "unroll"), default="unroll", help="trainer's")
+    parser.add_argument(
+        "--seconds", type=float, default=60, metavar="S", help="of timing, a type (default: 60)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="writes the figures there too")
+    return parser
+
+
+def fresh[**P, T](call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """The call's result from a process of its own: nothing compiled, cached or allocated."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, context) as pool:
+        return pool.submit(call, *args, **kwargs).result()
+
+
+def show(title: str, lines: Iterable[tuple[str, str]]) -> None:
+    """A block of the table."""
+    print(f"\n{title}")
+    for name, value in lines:
+        print(f"  {name:<40}{value}", flush=True)
+
+
+def step_lines(f: "StepFigures") -> list[tuple[str, str]]:
+    """A step's block."""
+    low, high = f.ratio_spread
+    return [
+        ("trainer, tokens/s", f"{f.tokens_per_s:>10,.0f}"),
+        ("plain JAX, tokens/s", f"{f.plain_tokens_per_s:>10,.0f}"),
+        (
+            "trainer / plain",
+            f"{f.ratio:>10.3f}  (half of {f.rounds} rounds: {low:.3f} to {high:.3f})",
+        ),
+        ("host dispatch a step, ms", f"{f.dispatch_s * 1e3:>10.2f}"),
+        ("peak memory of the trainer, GB", f"{f.peak_bytes / 1e9:>10.2f}"),
+        ("checkpoint: loop stalls, s", f"{f.save_stall_s:>10.2f}"),
+        ("checkpoint: committed after, s", f"{f.save_s:>10.2f}"),
+    ]
+
+
+def loader_lines(f: "LoaderFigures", shares: dict[str, float]) -> list[tuple[str, str]]:
+    """The loader's block."""
+    return [
+        ("tokens/s", f"{f.tokens_per_s:>10,.0f}"),
+        ("a batch, ms", f"{f.batch_s * 1e3:>10.2f}"),
+        *((f"share of a step, {dtype}", f"{share:>10.3%}") for dtype, share in shares.items()),
+    ]
+
+
+def start_lines(f: "StartFigures") -> list[tuple[str, str]]:
+    """The start's block."""
+    return [
+        ("command to compilation, s", f"{f.ready_s:>10.1f}"),
+        ("command to first report (2 steps), s", f"{f.report_s:>10.1f}"),
+    ]
+
+
+# The parts import JAX, which the process that prints the table does without.
+
+
+def _step(dtype: "Dtype", layers: "Layers", seconds: float) -> "StepFigures":
+    from bench import step
+
+    return step.measure(dtype, layers, seconds)
+
+
+def _loader(batches: int) -> "LoaderFigures":
+    from bench import loader
+
+    return loader.measure(batches)
+
+
+def _start() -> "StartFigures":
+    from bench import start
+
+    return start.measure()

@@ -1,0 +1,29 @@
+"""A recipe to copy for text of your own: jsonl files with a field "text".
+
+mkdir -p runs/own/data && ln -s /where/your/text/lies runs/own/data/text
+python -m data_tools build --config=configs/data/own.py --workdir=runs/own/data
+"""
+
+from ml_collections import ConfigDict
+
+from data_tools.recipe import Recipe, RuleConfig
+from data_tools.source import SourceConfig
+from jaxlm.schema import schema
+
+
+def get_config() -> ConfigDict:
+    """See `data_tools.recipe.Recipe` for the fields."""
+    config = schema(Recipe)
+    # One entry a kind of text. Formats: jsonl, txt, parquet, source_tree; .gz and .zst are read.
+    config.sources = (
+        SourceConfig(name="text", type="web", format="jsonl", root="text", paths=("**/*.jsonl*",)),
+    )
+    config.rules = (
+        RuleConfig("unicode_repair"),
+        RuleConfig("min_length", {"characters": 50}),
+        RuleConfig("symbol_ratio"),
+    )
+    config.heldout.fraction = 0.01
+    config.tokenizer.vocab_size = 32_000  # as configs/own.py; a small corpus wants fewer
+    config.pack.chunk_tokens = 512
+    return config

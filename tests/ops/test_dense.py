@@ -1,0 +1,46 @@
+"""The product, its cast and its gather."""
+
+import jax
+import numpy as np
+import pytest
+from jax import numpy as jnp
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from jaxlm.ops.dense import dense, gather
+from tests import tiny
+
+
+@pytest.mark.parametrize(
+    ("x_shape", "kernel_shape", "in_dims", "sum_over"),
+    [
+        ((2, 3, 8), (8, 5), 1, "btd,df->btf"),
+        ((2, 3, 8), (8, 4, 6), 1, "btd,dhk->bthk"),
+        ((2, 3, 4, 6), (4, 6, 8), 2, "bthk,hkd->btd"),
+    ],
+)
+def test_contracts_the_first_dimensions_of_the_kernel(x_shape, kernel_shape, in_dims, sum_over):
+    random = np.random.default_rng(0)
+    x, kernel = random.normal(size=x_shape), random.normal(size=kernel_shape)
+    axes = (None,) * len(kernel_shape)
+    found = dense(jnp.asarray(x, jnp.float32), jnp.asarray(kernel, jnp.float32), axes, in_dims)
+    np.testing.assert_allclose(found, np.einsum(sum_over, x, kernel), rtol=1e-4, atol=1e-5)
+
+
+def test_the_product_has_the_type_of_x():
+    y = dense(jnp.ones((2, 4), jnp.bfloat16), jnp.ones((4, 3), jnp.float32), ("embed", "mlp"))
+    assert y.dtype == jnp.bfloat16
+
+
+def test_a_kernel_is_cast_before_it_is_gathered():
+    """Half the bytes cross the links; the other axes stay split."""
+    mesh = tiny.mesh((2, 2, 2))
+    kernel = jax.device_put(jnp.ones((32, 64)), NamedSharding(mesh, P("fsdp", "tensor")))
+    with jax.set_mesh(mesh):
+        program = jax.jit(lambda w: gather(w, ("embed", "mlp"), jnp.bfloat16)).trace(kernel)
+        pins = [e for e in program.jaxpr.eqns if e.primitive.name == "sharding_constraint"]
+        gathered = program.lower().compile()(kernel)
+    assert [str(e.invars[0].aval.dtype) for e in pins] == ["bfloat16", "bfloat16"]
+    assert [e.params["sharding"].spec for e in pins] == [P(("fsdp",), ("tensor",)),
+                                                         P(None, ("tensor",))]  # fmt: skip
+    assert gathered.sharding.spec == P(None, "tensor")

@@ -1,0 +1,22 @@
+"""What the process tests share: a corpus, a config, and the run that nothing interrupted."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.system import runs
+
+
+@pytest.fixture(scope="session")
+def config(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("corpus")
+    return runs.config_file(root / "run.json", runs.corpus(root / "data"))
+
+
+@pytest.fixture(scope="session")
+def whole(config, tmp_path_factory) -> Path:
+    """Work directory of an uninterrupted run on one device."""
+    workdir = tmp_path_factory.mktemp("whole") / "run"
+    code, output = runs.finish(runs.train(config, workdir), workdir.with_suffix(".log"))
+    assert code == 0, output
+    return workdir

@@ -1,0 +1,147 @@
+"""Two real processes under the launcher: they agree, die together, stop together, start again."""
+
+import fcntl
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxlm import workdir as workdirs
+from tests.launch.watch import is_gone, until
+from tests.system import runs
+
+pytestmark = pytest.mark.system
+
+AT_ONCE_S = 8.0
+"""The launcher kills after 2 s; the rest is for a busy machine."""
+
+
+@pytest.fixture(scope="module")
+def two(config, tmp_path_factory) -> Path:
+    """Work directory of an uninterrupted run of two processes."""
+    workdir = tmp_path_factory.mktemp("two") / "run"
+    code, output = runs.finish(runs.launch(config, workdir), workdir.with_suffix(".log"))
+    assert code == 0, output
+    return workdir
+
+
+def process(launcher: subprocess.Popen, index: int) -> int:
+    """Pid of one of its two processes."""
+    found = {
+        child: Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+        for child in runs.children(launcher.pid)
+    }
+    return next(pid for pid, args in found.items() if f"--process={index}".encode() in args)
+
+
+def test_two_processes_are_as_good_as_one(tmp_path, config, two):
+    code, output = runs.finish(runs.train(config, tmp_path), tmp_path / "log", devices=2)
+    assert code == 0, output
+    assert [s.processes for s in workdirs.history(two)] == [2]
+    assert [s.devices for s in workdirs.history(tmp_path)] == [2]
+    one, other = runs.losses(tmp_path), runs.losses(two)
+    assert one.keys() == other.keys()
+    np.testing.assert_allclose(list(one.values()), list(other.values()), rtol=0, atol=2e-5)
+    runs.assert_close(runs.state(tmp_path), runs.state(two), atol=1e-6)
+
+
+def test_one_of_two_killed(tmp_path, config, two):
+    log = tmp_path / "log"
+    with runs.running(runs.launch(config, tmp_path, runs.SLOWLY), log) as launcher:
+        runs.wait_until(lambda: len(runs.committed(tmp_path)) >= 2, launcher)
+        survivor, victim = process(launcher, 0), process(launcher, 1)
+        os.kill(victim, signal.SIGKILL)
+        until(lambda: is_gone(survivor), AT_ONCE_S)
+        assert launcher.wait(runs.PATIENCE_S) == 0
+    said = re.findall(r"^launch: .*", log.read_text(), re.M)
+    assert said[0].startswith("launch: process 1 was killed by SIGKILL")
+    assert sum("starting again in" in line for line in said) == 1
+    first, second = workdirs.history(tmp_path)
+    assert first.step == 0
+    assert second.step >= 2 * runs.SAVE_EVERY
+    runs.assert_same(runs.state(tmp_path), runs.state(two))
+
+
+def test_the_launcher_asked_to_stop(tmp_path, config, two):
+    log = tmp_path / "log"
+    with runs.running(runs.launch(config, tmp_path, runs.SLOWLY), log) as launcher:
+        runs.wait_until(lambda: len(runs.committed(tmp_path)) >= 1, launcher)
+        launcher.terminate()
+        assert launcher.wait(runs.PATIENCE_S) == 75
+    status = workdirs.status(tmp_path)
+    assert status["state"] == "stopped"
+    assert status["step"] == runs.committed(tmp_path)[-1] < runs.STEPS
+    assert "ended with exit code 75 (start me again)" in log.read_text()
+    assert "killed" not in log.read_text()  # both ended by themselves
+    code, output = runs.finish(runs.launch(config, tmp_path), tmp_path / "second.log")
+    assert code == 0, output
+    assert f"resuming at step {status['step']}" in output
+    runs.assert_same(runs.state(tmp_path), runs.state(two))
+
+
+def test_saves_by_the_clock_are_agreed(tmp_path, config, two):
+    overrides = ("checkpoint.every=None", "checkpoint.every_minutes=0.001")
+    command = runs.launch(config, tmp_path, *overrides)
+    code, output = runs.finish(command, tmp_path / "log")
+    assert code == 0, output
+    assert len(runs.committed(tmp_path)) >= 3
+    assert not runs.unfinished(tmp_path)
+    runs.assert_same(runs.state(tmp_path), runs.state(two))
+
+
+def test_no_process_outlives_a_killed_launcher(tmp_path, config):
+    log = tmp_path / "log"
+    with runs.running(runs.launch(config, tmp_path), log) as launcher:
+        runs.wait_until(runs.says(log, "compiling"), launcher)
+        pids = [process(launcher, 0), process(launcher, 1)]
+        launcher.kill()
+        for pid in pids:
+            until(lambda pid=pid: is_gone(pid), AT_ONCE_S)
+
+
+def test_hosts_that_differ(tmp_path, config):
+    """Two processes that no launcher started, one with another learning rate."""
+    with socket.socket() as s:
+        s.bind(("localhost", 0))
+        coordinator = f"--coordinator=localhost:{s.getsockname()[1]}"
+    first = runs.train(config, tmp_path / "run")
+    place = [coordinator, "--processes=2"]
+    with (
+        runs.running([*first, *place, "--process=0"], tmp_path / "0.log") as zero,
+        runs.running(
+            [*first, *place, "--process=1", "--config.optim.lr=1e-2"], tmp_path / "1.log"
+        ) as one,
+    ):
+        assert (zero.wait(runs.PATIENCE_S), one.wait(runs.PATIENCE_S)) == (78, 78)
+    message = "processes differ in config.optim.lr: 0.0003 on process 0, 0.01 on process 1"
+    assert message in (tmp_path / "0.log").read_text()
+    assert message in (tmp_path / "1.log").read_text()
+    assert runs.committed(tmp_path / "run") == []
+
+
+def test_wrong_usage_is_not_restarted(tmp_path, config):
+    command = runs.launch(config, tmp_path, "optim.lrr=1")
+    code, output = runs.finish(command, tmp_path / "log")
+    assert code == 2
+    assert "config.optim.lrr: unknown field; did you mean lr?" in output
+    assert "starting again" not in output
+
+
+def test_a_directory_in_use_is_not_restarted(tmp_path, config):
+    start = time.monotonic()
+    with (tmp_path / "lock").open("a") as file:
+        file.write("12345")
+        file.flush()
+        fcntl.flock(file, fcntl.LOCK_EX)
+        command = [*runs.launch(config, tmp_path)[:-1], "--processes=1"]
+        code, output = runs.finish(command, tmp_path / "log")
+    assert code == 78
+    assert f"jaxlm train: --workdir={tmp_path}: process 12345 is training there" in output
+    assert "starting again" not in output
+    assert time.monotonic() - start < 60

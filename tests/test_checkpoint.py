@@ -1,0 +1,201 @@
+"""Saved and restored bit by bit; what is unfinished is put aside, what is damaged stops the run."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from jaxlm import checkpoint, models, optim, state
+from jaxlm.checkpoint import CHECKSUMS, MARKER, CheckpointError, Checkpoints
+from jaxlm.config import CheckpointConfig, OptimConfig
+from jaxlm.errors import EnvironmentProblem
+from jaxlm.state import TrainState, join_position, split_position
+from tests import tiny
+from tests.tiny import MODEL
+
+MODEL_DEF = models.build(replace(MODEL, n_layers=1))
+OPTIMIZER = optim.build(OptimConfig())
+NOTES = {"config": {"train": {"seed": 3}}, "data": {"fingerprint": "abc"}}
+POSITION = 2**32 + 5
+
+
+def where(shape: tuple[int, int, int]) -> TrainState:
+    return state.shardings(MODEL_DEF, OPTIMIZER, tiny.mesh(shape))
+
+
+def template(shape: tuple[int, int, int]) -> TrainState:
+    return state.abstract(MODEL_DEF, OPTIMIZER, where(shape))
+
+
+@pytest.fixture(scope="module")
+def train_state() -> TrainState:
+    """Random in every leaf, on a mesh of 2x2x2."""
+    random = np.random.default_rng(0)
+    shapes = template((2, 2, 2))
+    found = jax.tree.map(lambda s: random.normal(0, 9, s.shape).astype(s.dtype), shapes)
+    found = found._replace(step=np.int32(7), position=split_position(POSITION))
+    return jax.device_put(found, where((2, 2, 2)))
+
+
+@pytest.fixture(scope="module")
+def saved(train_state, tmp_path_factory) -> Path:
+    """A work directory with step 7 in it. Not to be written to."""
+    workdir = tmp_path_factory.mktemp("run")
+    save(workdir, train_state, [7])
+    return workdir
+
+
+@pytest.fixture
+def copy(saved, tmp_path) -> Path:
+    """A copy of step 7, to damage."""
+    shutil.copytree(saved, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def save(workdir: Path, train_state: TrainState, steps: list[int], keep: int = 3) -> None:
+    checkpoints = Checkpoints(workdir, CheckpointConfig(keep=keep))
+    for step in steps:
+        checkpoints.save(train_state, step, NOTES)
+    checkpoints.close()
+
+
+def step_directory(workdir: Path, step: int = 7) -> Path:
+    return workdir / "checkpoints" / "full" / str(step)
+
+
+@pytest.mark.parametrize("shape", [(2, 2, 2), (1, 8, 1), (1, 1, 1)])
+def test_a_state_comes_back_bit_by_bit_on_any_mesh(saved, train_state, shape):
+    checkpoints = Checkpoints(saved, CheckpointConfig(), read_only=True)
+    assert checkpoints.latest() == 7
+    checkpoints.verify(7)
+    assert checkpoints.notes(7) == NOTES
+    restored = checkpoints.restore(7, template(shape))
+    checkpoints.close()
+    tiny.assert_trees_equal(restored, train_state)
+    assert isinstance(restored, TrainState)
+    assert join_position(restored.position) == POSITION
+    for leaf, place in zip(*map(jax.tree.leaves, (restored, where(shape))), strict=True):
+        assert leaf.sharding.is_equivalent_to(place, leaf.ndim)
+
+
+def test_parameters_come_back_alone(saved, train_state):
+    checkpoints = Checkpoints(saved, CheckpointConfig(), read_only=True)
+    params = checkpoints.restore_params(7, template((1, 8, 1)).params)
+    checkpoints.close()
+    tiny.assert_trees_equal(params, train_state.params)
+    assert jax.tree.structure(params) == jax.tree.structure(train_state.params)
+
+
+def test_a_model_with_other_parameters_is_refused(saved):
+    checkpoints = Checkpoints(saved, CheckpointConfig(), read_only=True)
+    tied = models.build(replace(MODEL, n_layers=1, tied_embeddings=True))
+    other = state.abstract(tied, OPTIMIZER, state.shardings(tied, OPTIMIZER, tiny.mesh((1, 1, 1))))
+    with pytest.raises(CheckpointError) as error:
+        checkpoints.restore(7, other)
+    checkpoints.close()
+    assert str(error.value).startswith(
+        f"{step_directory(saved)}: the checkpoint exists but cannot be read"
+    )
+    assert "The run stops rather than start anew beside it" in str(error.value)
+
+
+def test_the_newest_are_kept_and_some_for_ever(train_state, tmp_path):
+    small = train_state._replace(params={}, opt_state=())
+    checkpoints = Checkpoints(tmp_path, CheckpointConfig(keep=2, keep_every=3))
+    for step in range(1, 8):
+        checkpoints.save(small, step, NOTES)
+    checkpoints.close()
+    assert sorted(int(p.name) for p in (tmp_path / "checkpoints/full").iterdir()) == [3, 6, 7]
+
+
+def test_a_save_that_orbax_declines_is_an_error(copy, train_state):
+    checkpoints = Checkpoints(copy, CheckpointConfig())
+    with pytest.raises(CheckpointError) as error:
+        checkpoints.save(train_state, 5, NOTES)
+    checkpoints.close()
+    assert str(error.value).startswith(
+        f"{step_directory(copy, 5)}: Orbax declined to save step 5; the newest checkpoint is step 7"
+    )
+
+
+def test_an_unfinished_save_is_put_aside_and_said(copy, capsys):
+    """What lies there without the marker is neither resumed from nor lost."""
+    unfinished = step_directory(copy, 9)
+    shutil.copytree(step_directory(copy), unfinished)
+    (unfinished / MARKER).unlink()
+    checkpoint.abandon_unfinished(copy)
+    (moved,) = (copy / "abandoned").iterdir()
+    assert moved.name.startswith("9-") and (moved / CHECKSUMS).exists()
+    assert capsys.readouterr().out == (
+        f"{unfinished}: a save that was not finished; moved to {moved}\n"
+    )
+    checkpoints = Checkpoints(copy, CheckpointConfig())
+    assert checkpoints.latest() == 7
+    checkpoints.verify(7)
+    checkpoints.close()
+
+
+def test_no_directory_to_read_is_an_error_and_makes_none(tmp_path):
+    with pytest.raises(CheckpointError, match=r"no checkpoints there; has a run started\?"):
+        Checkpoints(tmp_path, CheckpointConfig(), read_only=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def flip_a_bit(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (flip_a_bit, "does not match its checksum"),
+        (truncate, "does not match its checksum"),
+        (Path.unlink, "is missing"),
+    ],
+)
+def test_a_damaged_file_is_named_and_stops_the_run(copy, damage, problem):
+    directory = step_directory(copy)
+    files = json.loads((directory / CHECKSUMS).read_text())
+    largest = max(files, key=lambda name: (directory / name).stat().st_size)
+    damage(directory / largest)
+    with pytest.raises(CheckpointError) as error:
+        checkpoint.verify(directory)
+    assert str(error.value).startswith(
+        f"{directory}: the checkpoint is damaged and will not be used:\n  {largest}: {problem}\n"
+    )
+    assert f"move {directory} away by hand" in str(error.value)
+
+
+def test_every_file_that_holds_state_has_a_checksum(saved):
+    directory = step_directory(saved)
+    summed = set(json.loads((directory / CHECKSUMS).read_text()))
+    there = {str(p.relative_to(directory)) for p in directory.rglob("*") if p.is_file()}
+    assert there - summed == {CHECKSUMS, MARKER, checkpoint.REWRITTEN}
+
+
+@pytest.mark.parametrize("text", [None, "{", ""])
+def test_a_checkpoint_without_its_checksums_is_damaged(copy, text):
+    path = step_directory(copy) / CHECKSUMS
+    path.unlink() if text is None else path.write_text(text)
+    with pytest.raises(CheckpointError, match=r"will not be used:\n  checksums.json: "):
+        checkpoint.verify(step_directory(copy))
+
+
+def test_checksums_that_cannot_be_written_are_an_error_of_the_save(
+    tmp_path, train_state, monkeypatch
+):
+    monkeypatch.setattr(checkpoint, "CHECKSUMS", "no/such/directory.json")
+    checkpoints = Checkpoints(tmp_path, CheckpointConfig())
+    checkpoints.save(train_state, 1, NOTES)
+    with pytest.raises(EnvironmentProblem, match=r"full/1: the checkpoint could not be saved"):
+        checkpoints.wait()

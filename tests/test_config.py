@@ -1,0 +1,178 @@
+"""The run's configuration: what it refuses, how it counts, and that all of it is documented."""
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jaxlm import config as config_lib
+from jaxlm import run, schema
+from jaxlm.config import Config, DataConfig, ModelConfig, OptimConfig, Stage, TrainConfig
+from jaxlm.schema import ConfigError
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+SYNTHETIC = Config(data=DataConfig(source="synthetic", seq_len=512))
+
+
+def parse(*overrides: str) -> Config:
+    """The defaults on synthetic rows of 512, with overrides."""
+    return config_lib.load(None, ("data.source=synthetic", "data.seq_len=512", *overrides))
+
+
+def classes(cls: type = Config) -> Iterator[type]:
+    """Every class of the configuration."""
+    yield cls
+    for field in dataclasses.fields(cls):
+        if dataclasses.is_dataclass(field.default_factory):
+            yield from classes(field.default_factory)
+
+
+@pytest.mark.parametrize("cls", [*classes(), Stage])
+def test_every_field_is_documented_and_has_a_resume_rule(cls):
+    docs = schema.docs(cls)
+    for field in dataclasses.fields(cls):
+        assert docs[field.name], f"{cls.__name__}.{field.name} has no docstring under it"
+        section = dataclasses.is_dataclass(field.default_factory)
+        assert section or field.metadata["resume"] in ("fixed", "recorded", "free")
+    assert cls.__doc__ and len(list(classes())) == 10
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.py")), ids=lambda path: path.stem)
+def test_shipped_configs_parse_and_survive_json(path, tmp_path):
+    cfg = config_lib.load(path)
+    saved = tmp_path / "config.json"
+    saved.write_text(json.dumps(schema.to_dict(cfg)))
+    assert config_lib.load(saved) == cfg
+
+
+@pytest.mark.parametrize(
+    ("duration", "rows"),
+    [
+        ("300 steps", 2400),
+        ("0.5 steps", 4),
+        ("1200 rows", 1200),
+        ("1e3 rows", 1000),
+        ("4096 tokens", 8),
+        ("4607 tokens", 8),  # rounded down to whole rows
+        ("4e9 tokens", 7_812_500),
+        (f"{2**53 + 1} rows", 2**53 + 1),  # not through a float
+        ("0 steps", 0),
+    ],
+)
+def test_a_duration_in_rows(duration, rows):
+    assert SYNTHETIC.to_rows(duration, "config.x") == rows
+
+
+@pytest.mark.parametrize(
+    "duration", ["300", "300 epochs", "steps", "many steps", "-1 steps", "nan steps", "inf rows",
+                 "1e30 tokens", ""]
+)  # fmt: skip
+def test_a_wrong_duration_shows_how_to_write_one(duration):
+    with pytest.raises(ConfigError) as error:
+        SYNTHETIC.to_rows(duration, "config.optim.warmup")
+    assert str(error.value) == (
+        f"config.optim.warmup={duration!r}: write a number and steps, tokens or rows, "
+        'as "300 steps"'
+    )
+
+
+def test_a_part_of_a_row_is_refused():
+    with pytest.raises(ConfigError, match=r"config.x='0.3 rows': not a whole number"):
+        SYNTHETIC.to_rows("0.3 rows", "config.x")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (
+            ["train.end=1001 rows"],
+            "config.train.end='1001 rows' is 1001 rows, not a whole number of batches of 8; "
+            'use "125 steps" or "126 steps"',
+        ),
+        (
+            ["train.end=3 rows"],
+            "config.train.end='3 rows' is 3 rows, not a whole number of batches of 8; "
+            'use "1 steps" or "2 steps"',
+        ),
+        (["train.end=0 steps"], "config.train.end='0 steps' is 0 rows, not a whole number"),
+        (["train.batch_size=0"], "config.train.batch_size=0: at least 1"),
+        (
+            ["optim.warmup=60 steps", "optim.decay=50 steps"],
+            "config.optim.warmup='60 steps' and decay='50 steps' take 880 rows, more than the 800 "
+            "of config.train.end",
+        ),
+        (["log.every=0 steps"], "config.log.every='0 steps': must be above 0"),
+        (["checkpoint.every=often"], "config.checkpoint.every='often': write a number"),
+        (["checkpoint.keep=0"], "config.checkpoint: keep=0, keep_every=None: at least 1"),
+        (["checkpoint.every_minutes=0"], "config.checkpoint: every_minutes=0.0: must be above 0"),
+        (["evaluate.rows=-1"], "config.evaluate: rows=-1: must be at least 0"),
+        (["loss.vocab_blocks=0"], "config.loss: vocab_blocks=0: must be at least 1"),
+        (["log.peak_tflops=0"], "config.log: peak_tflops=0.0: must be above 0"),
+        (["model.n_layers=0"], "config.model: n_layers=0: must be at least 1"),
+        (["model.n_kv_heads=3"], "config.model: n_heads=8 is not a multiple of n_kv_heads=3"),
+        (["model.d_model=500"], "config.model: d_model=500 is not a multiple of n_heads=8; set"),
+        (["model.head_dim=63"], "config.model: head_dim=63: must be even for rotary embeddings"),
+        (["model.dropout=(('0 rows', 1.0),)"], "config.model: dropout rate 1.0 from '0 rows'"),
+        (
+            ["model.dropout=(('9 rows', 0.1), ('1 steps', 0.0))"],
+            "config.model.dropout=(('9 rows', 0.1), ('1 steps', 0.0)): starts must increase",
+        ),
+        (["model.dropout=(('soon', 0.1),)"], "config.model.dropout='soon': write a number"),
+        (["data.seq_len=0"], "config.data: seq_len=0: must be at least 1"),
+        (["data.source=files"], "config.data.source='files': must be one of 'shards', 'synthetic'"),
+        (["data.source=shards"], "config.data.manifest is not set: give the path of the corpus's"),
+        (["optim.lr=0"], "config.optim: lr=0.0, eps=1e-08, clip_norm=1.0: must be above 0"),
+        (["optim.b2=1"], "config.optim: b1=0.9, b2=1.0: must be in [0, 1)"),
+        (["optim.final_lr=1.5"], "config.optim: final_lr=1.5: a share of the peak"),
+        (
+            ["optim.lr_reference_batch_tokens=0"],
+            "config.optim: lr_reference_batch_tokens=0.0: must be above 0, or None",
+        ),
+        (["mesh.fsdp=0"], "config.mesh: data=1, fsdp=0, tensor=1: each at least 1, and at most"),
+        (["mesh.data=-1"], "config.mesh: data=-1, fsdp=-1, tensor=1: each at least 1, and at most"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(overrides, message):
+    with pytest.raises(ConfigError) as error:
+        parse(*overrides)
+    assert str(error.value).startswith(message)
+
+
+def test_derived_values():
+    cfg = parse("train.end=8192 tokens", "model.vocab_size=129", "model.head_dim=32")
+    assert (cfg.end, cfg.batch_tokens) == (16, 4096)
+    assert (cfg.model.padded_vocab, cfg.model.head_size) == (256, 32)
+    assert ModelConfig(vocab_size=256).padded_vocab == 256
+
+
+def test_dropout_phases_are_in_rows():
+    cfg = parse("model.dropout=(('0 rows', 0.1), ('10 steps', 0.0))")
+    assert cfg.dropout_phases() == ((0, 0.1), (80, 0.0))
+
+
+def test_a_resume_is_refused_what_is_fixed_by_name():
+    saved = schema.to_dict(SYNTHETIC)
+    new = replace(
+        SYNTHETIC, train=TrainConfig(seed=1), model=ModelConfig(d_ff=1024), optim=OptimConfig(lr=1)
+    )
+    with pytest.raises(ConfigError) as error:
+        run.allowed_changes(saved, new)
+    message = str(error.value)
+    assert "config.train.seed: 0 -> 1" in message and "config.model.d_ff: 1408 -> 1024" in message
+    assert "optim" not in message and "start a new run in another --workdir" in message
+
+
+def test_a_resume_lists_what_is_recorded_and_passes_over_what_is_free():
+    saved = json.loads(json.dumps(schema.to_dict(SYNTHETIC)))
+    new = replace(
+        SYNTHETIC,
+        train=TrainConfig(batch_size=16, end="200 steps"),
+        log=config_lib.LogConfig(every="1 steps"),
+    )
+    assert run.allowed_changes(saved, new) == [
+        ["train.batch_size", 8, 16],
+        ["train.end", "100 steps", "200 steps"],
+    ]

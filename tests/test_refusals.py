@@ -1,0 +1,295 @@
+"""What a run refuses, and how it says so: before anything is compiled, nothing touched."""
+
+import json
+import re
+import shutil
+import zlib
+from pathlib import Path
+
+import jax
+import pytest
+
+from jaxlm import cli
+from jaxlm.checkpoint import CHECKSUMS
+from jaxlm.data import manifest as manifests
+from tests.corpus import make_corpus
+from tests.system import runs
+
+SHORT = ("train.batch_size=8", "train.end=20 steps", "model.dropout=()")
+"""A batch that splits over the 8 fake devices of this process, and less than an epoch."""
+
+_compiled: list[str] = []
+
+
+def _note(event: str, _seconds: float, fun_name: str = "", **_facts: object) -> None:
+    # A restored scalar is converted by a program of one operation.
+    if event.endswith("/backend_compile_duration") and fun_name != "jit(convert_element_type)":
+        _compiled.append(fun_name)
+
+
+jax.monitoring.register_event_duration_secs_listener(_note)
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory) -> Path:
+    """A corpus that tests copy."""
+    return runs.corpus(tmp_path_factory.mktemp("corpus") / "data").parent
+
+
+@pytest.fixture(scope="module")
+def trained(pristine, tmp_path_factory) -> Path:
+    """A run of two steps on one device, which tests copy."""
+    workdir = tmp_path_factory.mktemp("trained") / "run"
+    config = runs.config_file(workdir.with_suffix(".json"), pristine / "manifest.json")
+    command = runs.train(config, workdir, *SHORT, "train.end=2 steps")
+    code, output = runs.finish(command, workdir.with_suffix(".log"))
+    assert code == 0, output
+    return workdir
+
+
+@pytest.fixture
+def corpus(tmp_path, pristine) -> Path:
+    """A corpus of this test's own."""
+    return Path(shutil.copytree(pristine, tmp_path / "corpus"))
+
+
+class Attempt:
+    """`jaxlm train` in this process, on a corpus and a work directory of the test's own."""
+
+    def __init__(self, tmp_path: Path, capsys: pytest.CaptureFixture[str], corpus: Path):
+        self.workdir = tmp_path / "run"
+        self._config = runs.config_file(tmp_path / "run.json", corpus / "manifest.json")
+        self._capsys = capsys
+
+    def __call__(self, *overrides: str) -> tuple[int, str]:
+        """Exit code and standard error."""
+        code = cli.main(self._command(overrides)[3:])
+        return code, self._capsys.readouterr().err
+
+    def as_process(self, *overrides: str) -> tuple[int, str]:
+        """Exit code and output of the same on one device: for what has to compile."""
+        return runs.finish(self._command(overrides), self.workdir.with_suffix(".log"))
+
+    def _command(self, overrides: tuple[str, ...]) -> list[str]:
+        return runs.train(self._config, self.workdir, *SHORT, *overrides)
+
+    def refused(self, *overrides: str) -> str:
+        """The message of a refusal with exit code 2 that compiled and changed nothing."""
+        before = files(self.workdir)
+        _compiled.clear()
+        code, message = self(*overrides)
+        assert code == 2, message
+        assert _compiled == []
+        assert files(self.workdir) == before
+        assert message.startswith("jaxlm train: ")
+        assert "Traceback" not in message
+        return message
+
+
+@pytest.fixture
+def attempt(tmp_path, capsys, corpus) -> Attempt:
+    return Attempt(tmp_path, capsys, corpus)
+
+
+@pytest.fixture
+def again(attempt, trained) -> Attempt:
+    """An attempt where `trained` has been."""
+    shutil.copytree(trained, attempt.workdir)
+    return attempt
+
+
+def files(workdir: Path) -> dict[str, bytes]:
+    """Every file of a run but its lock."""
+    return {
+        str(path.relative_to(workdir)): path.read_bytes()
+        for path in workdir.rglob("*")
+        if path.is_file() and path.name != "lock"
+    }
+
+
+# ---- configuration and mesh ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("modle.d_model=64", "config.modle: unknown field; did you mean model?"),
+        ("model.d_modle=64", "config.model.d_modle: unknown field; did you mean d_model?"),
+        ("model.d_model=wide", "config.model.d_model='wide': must be int"),
+        ("train.end=3 fortnights", "config.train.end='3 fortnights': write a number and steps,"),
+        ("train.end=12 rows", 'use "1 steps" or "2 steps"'),
+        ("data.manifest=nowhere.json", "nowhere.json: no such manifest; build the corpus first"),
+        ("model.vocab_size=321", "set config.model.vocab_size=320"),
+        (
+            "data.seq_len=48",
+            "seq_len=48 is not a multiple of the corpus's chunk_tokens=32; use 32 or 64",
+        ),
+        ("train.end=900 steps", "max_epochs"),
+        ("train.batch_size=12", "config.train.batch_size=12 cannot be split over data x fsdp = 8"),
+        ("train.rows_per_device=3", "each device has 1 rows of the batch of 8; use a divisor of 1"),
+        ("mesh.tensor=3", "does not make 8 devices; change one, or set one to -1"),
+        ("mesh.tensor=8", "axis 'heads' of size 4"),
+    ],
+)
+def test_configuration(attempt, override, message):
+    assert message in attempt.refused(override)
+
+
+# ---- corpus --------------------------------------------------------------------------------------
+
+
+def test_another_tokenizer(tmp_path, attempt, corpus):
+    other = make_corpus(tmp_path / "other", {"zh": [4]}, vocab_size=330, tokenizer=True).parent
+    shutil.copy(other / "tokenizer.model", corpus)
+    made_with = manifests.load(corpus / "manifest.json").tokenizer_hash
+    found = manifests.load(other / "manifest.json").tokenizer_hash
+    assert (
+        f"{corpus}/tokenizer.model: tokenizer hash {found}, but the shards were made with "
+        f"{made_with}; restore that tokenizer or build the corpus again"
+    ) in attempt.refused()
+
+
+def test_no_tokenizer(attempt, corpus):
+    (corpus / "tokenizer.model").unlink()
+    assert f"{corpus}/tokenizer.model: no such tokenizer" in attempt.refused()
+
+
+@pytest.mark.parametrize("split", ["train", "heldout"])
+def test_a_missing_shard(attempt, corpus, split):
+    shard = corpus / f"shards/en-{split}-00000.array_record"
+    shard.unlink()
+    assert f"{shard}: shard is missing; restore it" in attempt.refused()
+
+
+@pytest.mark.parametrize("change", [-100, 1])
+def test_a_shard_of_another_size(attempt, corpus, change):
+    shard = corpus / "shards/zh-train-00001.array_record"
+    data = shard.read_bytes()
+    shard.write_bytes(data[:change] if change < 0 else data + b"x" * change)
+    message = f"{shard}: {len(data) + change} bytes, the manifest says {len(data)}"
+    assert message in attempt.refused()
+
+
+def test_a_flipped_bit_in_a_shard(attempt, corpus):
+    shard = corpus / "shards/zh-train-00001.array_record"
+    data = bytearray(shard.read_bytes())
+    data[2000] ^= 4  # among the records: the file is mostly empty blocks behind them
+    shard.write_bytes(data)  # neither its size nor its count of records tells
+    code, message = attempt.as_process("train.end=37 steps")  # an epoch: each record is read
+    assert code == 2, message
+    assert f"jaxlm train: {shard}: record " in message
+    assert " is damaged: " in message
+    assert "Traceback" not in message
+
+
+# ---- resume --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("override", "change"),
+    [
+        ("train.seed=1", "config.train.seed: 0 -> 1"),
+        ("data.seed=1", "config.data.seed: 0 -> 1"),
+        ("data.seq_len=64", "config.data.seq_len: 32 -> 64"),
+        ("data.mixture=({'weights': (('zh', 1.0), ('en', 1.0))},)", "config.data.mixture: [] -> "),
+        ("model.d_ff=128", "config.model.d_ff: 64 -> 128"),
+    ],
+)
+def test_a_fixed_field_changed(again, override, change):
+    message = again.refused(override)
+    assert "these fields may not change:\n  " + change in message
+    assert "Give the old values, or start a new run in another --workdir" in message
+
+
+def test_a_changed_manifest(tmp_path, again):
+    grown = make_corpus(tmp_path / "grown", {"zh": [60], "en": [80]}, tokenizer=True)
+    message = again.refused(f"data.manifest={grown}")
+    assert "the data is not that of the checkpoint: manifest: was " in message
+    assert "; sources: " in message or "Resume with the data and settings of the run" in message
+
+
+def test_an_end_that_has_passed(again):
+    assert "from the checkpoint's row 16 that is not whole batches of 8" in again.refused(
+        "train.end=1 steps"
+    )
+
+
+# ---- checkpoints ---------------------------------------------------------------------------------
+
+
+def largest(directory: Path) -> Path:
+    return max((p for p in directory.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
+
+
+def test_a_flipped_bit_in_a_checkpoint(again):
+    directory = runs.checkpoint(again.workdir, 2)
+    victim = largest(directory)
+    data = bytearray(victim.read_bytes())
+    data[len(data) // 2] ^= 1
+    victim.write_bytes(data)
+    message = again.refused()
+    assert f"{directory}: the checkpoint is damaged and will not be used:" in message
+    assert f"{victim.relative_to(directory)}: does not match its checksum" in message
+    assert f"move {directory} away by hand" in message
+
+
+@pytest.mark.parametrize("name", [CHECKSUMS, "notes/metadata", "the largest"])
+def test_a_checkpoint_with_a_file_missing(again, name):
+    directory = runs.checkpoint(again.workdir, 2)
+    victim = largest(directory) if name == "the largest" else directory / name
+    victim.unlink()
+    message = again.refused()
+    assert f"{directory}: the checkpoint is damaged and will not be used:" in message
+    assert str(victim.relative_to(directory)) in message
+
+
+def test_a_checkpoint_that_cannot_be_read(again):
+    directory = runs.checkpoint(again.workdir, 2)
+    victim = largest(directory)
+    victim.write_bytes(b"not an array")
+    sums = json.loads((directory / CHECKSUMS).read_text())
+    sums[str(victim.relative_to(directory))] = [12, zlib.crc32(b"not an array")]
+    (directory / CHECKSUMS).write_text(json.dumps(sums))
+    message = again.refused()
+    assert f"{directory}: the checkpoint exists but cannot be read (" in message
+    assert "The run stops rather than start anew beside it" in message
+
+
+def test_a_checkpoint_of_another_shape(again):
+    """As if the notes were not there to compare: the arrays themselves do not fit."""
+    directory = runs.checkpoint(again.workdir, 2)
+    notes = directory / "notes/metadata"
+    saved = json.loads(notes.read_text())
+    saved["config"]["model"]["d_ff"] = 128
+    notes.write_text(json.dumps(saved))
+    data = notes.read_bytes()
+    sums = json.loads((directory / CHECKSUMS).read_text())
+    sums["notes/metadata"] = [len(data), zlib.crc32(data)]
+    (directory / CHECKSUMS).write_text(json.dumps(sums))
+    message = again.refused("model.d_ff=128")
+    assert f"{directory}: the checkpoint exists but cannot be read (" in message
+
+
+# ---- the loss ------------------------------------------------------------------------------------
+
+
+def test_a_loss_that_is_not_finite(again):
+    code, message = again.as_process("checkpoint.every=1 steps", "optim.lr=1e30")
+    assert code == 2, message
+    found = re.search(
+        r"the (loss|gradient norm) of step (\d+) is (nan|inf); nothing was saved after it\. "
+        r"Resume with a lower config\.optim\.lr",
+        message,
+    )
+    assert runs.committed(again.workdir)[-1] < int(found[2])
+    for step in runs.committed(again.workdir)[1:]:  # of parameters that had grown absurd already
+        shutil.rmtree(runs.checkpoint(again.workdir, step))
+    code, message = again.as_process()
+    assert code == 0, message
+
+
+def test_a_directory_that_cannot_be(attempt):
+    attempt.workdir.touch()
+    code, message = attempt()
+    assert code == 78
+    assert f"jaxlm train: --workdir={attempt.workdir}: cannot be written (File exists)" in message
