@@ -75,11 +75,11 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def fresh[**P, T](call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+def fresh[*A, T](call: Callable[[*A], T], *args: *A) -> T:
     """The call's result from a process of its own: nothing compiled, cached or allocated."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, context) as pool:
-        return pool.submit(call, *args, **kwargs).result()
+        return pool.submit(call, *args).result()
 
 
 def show(title: str, lines: Iterable[tuple[str, str]]) -> None:

@@ -15,11 +15,11 @@ def get_config() -> ConfigDict:
     """See `jaxlm.config.Config` for the fields."""
     c = schema()
     c.model.vocab_size = 8192
-    c.model.d_model = 192
+    c.model.d_model = 128
     c.model.n_layers = 4
-    c.model.n_heads = 6
+    c.model.n_heads = 4
     c.model.n_kv_heads = 2
-    c.model.d_ff = 512
+    c.model.d_ff = 352
     c.model.qk_norm = True
     c.model.compute_dtype = "float32"  # faster than bfloat16 on most CPUs
     c.model.layers = "unroll"
@@ -38,15 +38,15 @@ def get_config() -> ConfigDict:
         ),
     )
 
-    c.train.batch_size = 16
-    c.train.end = "240 steps"
+    c.train.batch_size = 4
+    c.train.end = "1000 steps"
     c.optim.lr = 4e-3
-    c.optim.warmup = "20 steps"
+    c.optim.warmup = "50 steps"
     c.optim.final_lr = 0.05
     c.loss.z_loss = 1e-4
 
-    c.checkpoint.every = "60 steps"
-    c.evaluate.every = "120 steps"
+    c.checkpoint.every = "200 steps"
+    c.evaluate.every = "500 steps"
     c.evaluate.rows = 64
-    c.log.every = "10 steps"
+    c.log.every = "25 steps"
     return c

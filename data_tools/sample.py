@@ -29,7 +29,8 @@ from jaxlm.workdir import write_json
 
 CODE_BYTES = 4_000_000
 CODE_FILE_BYTES = 120_000
-"""A longer file of the standard library is most often a table."""
+DIGITS = 0.05
+"""A longer file of the standard library, or one with a larger share of digits, is a table."""
 CODE_SKIPPED = {"test", "tests", "idlelib", "encodings", "pydoc_data", "lib2to3", "site-packages"}
 PASSAGE_CHARACTERS = 1_500
 EXCHANGES = 4
@@ -114,6 +115,8 @@ def code(wheels: Path) -> Iterator[Text]:
     left = CODE_BYTES
     for name in sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest()):
         text = (root / name).read_text(encoding="utf-8", errors="replace")
+        if sum(map(str.isdigit, text)) > DIGITS * len(text):
+            continue
         left -= len(text.encode())
         if left < 0:
             return

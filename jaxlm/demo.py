@@ -61,7 +61,7 @@ def _say(command: str) -> None:
 
 
 def _run(command: list[str]) -> int:
-    """Runs `python -m command`; Ctrl-C is the command's to handle, since the terminal tells both."""
+    """Runs `python -m command`; a Ctrl-C, which both hear, is the command's to handle."""
     _say("python -m " + " ".join(command))
     with _patient():
         return subprocess.run([sys.executable, "-m", *command], check=False).returncode

@@ -73,12 +73,16 @@ def loop(run: Run, beginning: Beginning) -> int:
             train_state, result = train_step(train_state, batch.rows_BT, controls)
             step, before, position = step + 1, batch.position, batch.next_position
             wait_s, waited_s = loader.wait_seconds - waited_s, loader.wait_seconds
-            read = writer.push(Pending(step, before, position, result, float(controls.lr), wait_s))
-            asked = check(read)
-            if evaluator.due(before, position):
+            pending = Pending(step, before, position, result, float(controls.lr), wait_s)
+            asked = check(writer.push(pending))
+            evaluating = evaluator.due(before, position)
+            saving = saver.planned(before, position)
+            if evaluating or saving:  # this step is waited for anyway: what it asked counts now
+                asked = np.maximum(asked, check(writer.flush()))
+            if evaluating:
                 evaluator(train_state.params, step, position)
             stopping = asked[STOP] and position < cfg.end
-            if saver.planned(before, position) or asked[SAVE] or stopping:
+            if saving or asked[SAVE] or stopping:
                 saver(train_state, step)
             if stopping:
                 break
@@ -168,7 +172,6 @@ class Evaluation:
         """Scores each held-out type and writes it down; without any, does nothing."""
         if not self._run.corpus.heldout:
             return
-        check(self._writer.flush())
         with self._writer.pause():
             scores = self._score(params)
             flat = evaluate.as_metrics(scores)

@@ -243,6 +243,16 @@ def test_a_checkpoint_with_a_file_missing(again, name):
     assert str(victim.relative_to(directory)) in message
 
 
+def unreadable(again: Attempt, *overrides: str) -> str:
+    """The refusal of a process of its own: Orbax leaves coroutines behind when it cannot read."""
+    before = files(again.workdir)
+    code, message = again.as_process(*overrides)
+    assert code == 2, message
+    assert "compiling" not in message
+    assert files(again.workdir) == before
+    return message
+
+
 def test_a_checkpoint_that_cannot_be_read(again):
     directory = runs.checkpoint(again.workdir, 2)
     victim = largest(directory)
@@ -250,7 +260,7 @@ def test_a_checkpoint_that_cannot_be_read(again):
     sums = json.loads((directory / CHECKSUMS).read_text())
     sums[str(victim.relative_to(directory))] = [12, zlib.crc32(b"not an array")]
     (directory / CHECKSUMS).write_text(json.dumps(sums))
-    message = again.refused()
+    message = unreadable(again)
     assert f"{directory}: the checkpoint exists but cannot be read (" in message
     assert "The run stops rather than start anew beside it" in message
 
@@ -266,7 +276,7 @@ def test_a_checkpoint_of_another_shape(again):
     sums = json.loads((directory / CHECKSUMS).read_text())
     sums["notes/metadata"] = [len(data), zlib.crc32(data)]
     (directory / CHECKSUMS).write_text(json.dumps(sums))
-    message = again.refused("model.d_ff=128")
+    message = unreadable(again, "model.d_ff=128")
     assert f"{directory}: the checkpoint exists but cannot be read (" in message
 
 
