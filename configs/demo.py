@@ -21,6 +21,7 @@ def get_config() -> ConfigDict:
     c.model.n_kv_heads = 2
     c.model.d_ff = 352
     c.model.qk_norm = True
+    c.model.tied_embeddings = True
     c.model.compute_dtype = "float32"  # faster than bfloat16 on most CPUs
     c.model.layers = "unroll"
 
@@ -39,14 +40,15 @@ def get_config() -> ConfigDict:
     )
 
     c.train.batch_size = 4
-    c.train.end = "1000 steps"
-    c.optim.lr = 4e-3
-    c.optim.warmup = "50 steps"
+    c.train.end = "1400 steps"
+    c.optim.lr = 8e-3
+    c.optim.warmup = "100 steps"
+    c.optim.b2 = 0.99
     c.optim.final_lr = 0.05
     c.loss.z_loss = 1e-4
 
     c.checkpoint.every = "200 steps"
-    c.evaluate.every = "500 steps"
+    c.evaluate.every = "700 steps"
     c.evaluate.rows = 64
     c.log.every = "25 steps"
     return c

@@ -44,7 +44,7 @@ def demo(directory: Path) -> int:
         if code := _run(command):
             return code
     manifest = manifests.load(data / "manifest.json")
-    cfg = _config(manifest, data / "manifest.json")
+    cfg = config_without_absent(manifest, data / "manifest.json")
     _say(f"jaxlm train --config={CONFIGS / 'demo.py'} --workdir={directory}")
     if code := train(cfg, directory):
         return code
@@ -76,7 +76,7 @@ def _patient() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _config(manifest: Manifest, path: Path) -> Config:
+def config_without_absent(manifest: Manifest, path: Path) -> Config:
     """The demo's config, without the sources that this machine could not get."""
     overrides = [f"data.manifest={path}"]
     cfg = config.load(CONFIGS / "demo.py", tuple(overrides))

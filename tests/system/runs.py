@@ -129,12 +129,14 @@ def kill_when(process: subprocess.Popen, condition: Callable[[], bool]) -> None:
     assert process.wait() == -signal.SIGKILL, "it had ended before it was killed"
 
 
-def wait_until(condition: Callable[[], bool], process: subprocess.Popen) -> None:
+def wait_until(
+    condition: Callable[[], bool], process: subprocess.Popen, patience_s: float = PATIENCE_S
+) -> None:
     """Polls every millisecond while the process runs."""
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + patience_s
     while not condition():
         assert process.poll() is None, f"exit code {process.returncode} before it was so"
-        assert time.monotonic() < end, f"not so after {PATIENCE_S} s"
+        assert time.monotonic() < end, f"not so after {patience_s} s"
         time.sleep(0.001)
 
 

@@ -1,0 +1,99 @@
+"""`make demo` as a newcomer runs it: a fresh clone, an empty HOME, nothing installed."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.system.runs import wait_until
+
+ROOT = Path(__file__).parents[2]
+PASSED_ON = ("PATH", "LANG", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
+"""With PIP_* and proxies, all that a fresh machine must know of its network."""
+
+MINUTES = 60
+"""In seconds."""
+
+
+def environment(home: Path) -> dict[str, str]:
+    home.mkdir()
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name in PASSED_ON or name.startswith("PIP_") or name.lower().endswith("_proxy")
+    }
+    return {**kept, "HOME": str(home)}
+
+
+@contextmanager
+def make_demo(clone: Path, env: dict[str, str], log: Path) -> Iterator[subprocess.Popen]:
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            ["make", "demo"],
+            cwd=clone,
+            env=env,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def finish(clone: Path, env: dict[str, str], log: Path) -> str:
+    with make_demo(clone, env, log) as process:
+        code = process.wait(timeout=20 * MINUTES)
+    text = log.read_text()
+    assert code == 0, text[-3000:]
+    return text
+
+
+def trigrams(text: str) -> list[str]:
+    return [text[i : i + 3] for i in range(len(text) - 2)]
+
+
+@pytest.mark.system
+def test_demo_killed_half_way_then_finished_then_run_again(tmp_path: Path):
+    clone, env = tmp_path / "a clone", environment(tmp_path / "home")
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+    run = clone / "runs" / "demo"
+
+    with make_demo(clone, env, tmp_path / "killed.log") as process:
+        saved = run / "checkpoints" / "full" / "400" / "commit_success.txt"
+        wait_until(saved.exists, process, 15 * MINUTES)
+        os.killpg(process.pid, signal.SIGKILL)
+
+    text = finish(clone, env, tmp_path / "resumed.log")
+    assert "resuming at step 400" in text
+    assert "tokenize: 0 run" in text  # the corpus was there
+    summary = json.loads((run / "summary.json").read_text())
+
+    for name, path in summary["files"].items():
+        assert (clone / path).exists(), name
+    for key, after in summary["after"].items():
+        if key.startswith("heldout/"):
+            assert after < 0.8 * summary["before"][key], key
+    assert sum(c["kept"] for c in summary["counts"].values()) > 500
+    assert set(summary["samples"]) == {"book", "encyclopedia", "code"}
+    for name, sample in summary["samples"].items():
+        corpus = "".join(
+            json.loads(line)["text"]
+            for line in (run / "data" / "sample" / f"{name}.jsonl").open(encoding="utf-8")
+        )
+        known = set(trigrams(corpus))
+        found = [t in known for t in trigrams(sample)]
+        assert len(found) > 50, sample
+        assert sum(found) > 0.6 * len(found), sample
+
+    text = finish(clone, env, tmp_path / "again.log")
+    assert "nothing to do" in text
+    assert json.loads((run / "summary.json").read_text())["samples"] == summary["samples"]

@@ -1,0 +1,29 @@
+"""The tree in the README is the tree: a line for each module, the first sentence of its docstring."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("jaxlm", "configs", "data_tools", "launch", "bench")
+
+
+def first_sentence(path: Path) -> str:
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return " ".join(text.split("\n\n")[0].split())
+
+
+def tree() -> Iterator[str]:
+    for package in PACKAGES:
+        yield f"    {package}/"
+        paths = sorted((ROOT / package).rglob("*.py"), key=lambda p: (len(p.parts), p))
+        for path in paths:
+            if sentence := first_sentence(path):
+                name = path.relative_to(ROOT / package).as_posix()
+                yield f"      {name:<24} {sentence}"
+
+
+def test_readme_lists_every_module():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    expected = "\n".join(tree())
+    assert expected in text, f"put this into README.md, under The tree:\n{expected}"
