@@ -20,6 +20,7 @@ from typing import Any, Protocol, Self
 from tqdm import tqdm
 
 from data_tools.document import DataError
+from jaxlm.errors import UserError
 
 ATTEMPTS = 3
 """Times that a task may kill its worker before the build stops."""
@@ -154,7 +155,7 @@ def _progress[T](tasks: Sequence[T], label: str) -> "tqdm[T]":
 
 def _describe(e: Exception) -> tuple[bool, str]:
     """(It is the data's fault, what happened): an exception itself may not cross the pipe."""
-    if isinstance(e, DataError):
+    if isinstance(e, UserError):
         return True, str(e)
     return False, "".join(traceback.format_exception(e))
 

@@ -4,8 +4,8 @@ The order of a resume, the same on every process:
 
 1. Directories without a commit marker are unfinished saves: moved to `abandoned/`, and said so.
 2. The newest committed checkpoint is the one. None: the run is new.
-3. Its notes (config, data fingerprint) are compared with this run's; a forbidden change stops it.
-4. Every file is read and compared with its checksum, each process its share; all agree.
+3. Every file is read and compared with its checksum, each process its share; all agree.
+4. Its notes (config, data fingerprint) are compared with this run's; a forbidden change stops it.
 5. All restore that one step. What cannot be restored stops the run: it never starts anew beside a
    checkpoint, and never falls back to an older one unasked.
 
@@ -87,7 +87,7 @@ class Checkpoints:
             )
 
     def notes(self, step: int) -> dict[str, Any]:
-        """What was written beside the state: config, data fingerprint, position."""
+        """What was written beside the state: config and data fingerprint."""
         with _readable(self._directory / str(step)):
             restored = self._manager.restore(
                 step, args=ocp.args.Composite(**{NOTES: ocp.args.JsonRestore()})

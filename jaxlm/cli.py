@@ -42,6 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"jaxlm {args.command}: {e}", file=sys.stderr, flush=True)
         return e.exit_code
     except BrokenPipeError:  # `jaxlm trace ... | head`
+        if args.command in ("train", "demo"):
+            raise  # not done
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as e:

@@ -14,7 +14,7 @@ import jax
 # The store has no public name in JAX; Orbax and multihost_utils reach it the same way.
 from jax._src import distributed
 
-from jaxlm.errors import EnvironmentProblem
+from jaxlm.errors import EnvironmentProblem, UserError
 
 TIMEOUT_S = 300
 
@@ -23,10 +23,14 @@ _calls = itertools.count()
 
 def start(coordinator: str | None, processes: int, process: int) -> None:
     """Joins the run; one process needs no coordinator."""
+    if not 0 <= process < processes:
+        raise UserError(
+            f"--process={process} is not one of --processes={processes}, counted from 0"
+        )
     if processes == 1:
         return
     if coordinator is None:
-        raise EnvironmentProblem(f"--processes={processes} needs --coordinator=HOST:PORT")
+        raise UserError(f"--processes={processes} needs --coordinator=HOST:PORT")
     jax.distributed.initialize(coordinator, processes, process)
 
 

@@ -17,7 +17,7 @@ from jaxlm.trace import trace as trace_rows
 
 
 def evaluate(cfg: Config, directory: Path) -> int:
-    """Scores the newest checkpoint on all held-out rows (or `evaluate.rows` of each type).
+    """Scores the newest checkpoint on `evaluate.rows` held-out rows of each type, 0 on all.
 
     Writes `evaluation-<step>.json` into the work directory.
     """

@@ -88,7 +88,8 @@ class Stage:
     weights: tuple[tuple[str, float], ...] = fixed(())
     """(source, weight) pairs; weights are relative, 0 leaves a source out."""
     until: str | None = fixed(None)
-    """Where the stage ends, for example "900 steps"; None is the end of training."""
+    """Where the stage ends, for example "900 steps", rounded up to whole blocks of `block_rows`;
+    None is the end of training."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ class OptimConfig:
     warmup: str = recorded("0 steps")
     """Length of the linear warm-up."""
     decay: str = recorded("0 steps")
-    """Length of the decay at the end of `wsd`."""
+    """Length of the decay at the end of `wsd`; no other schedule takes one."""
     final_lr: float = recorded(0.1)
     """Learning rate at the last step, as a share of the peak."""
     b1: float = recorded(0.9)
@@ -234,7 +235,7 @@ class EvaluateConfig:
     """Held-out loss during training."""
 
     every: str | None = free("500 steps")
-    """Evaluate each time so much training has passed; None only at the end."""
+    """Evaluate each time so much training has passed; at both ends of the run in any case."""
     rows: int = free(256)
     """Held-out rows of each type, at most; 0 takes all of them."""
 
@@ -302,6 +303,15 @@ class Config:
                 f"config.optim.warmup={self.optim.warmup!r} and decay={self.optim.decay!r} take "
                 f"{warmup + decay} rows, more than the {self.end} of config.train.end"
             )
+        if (decay > 0) != (self.optim.schedule == "wsd"):
+            raise ConfigError(
+                f"config.optim.decay={self.optim.decay!r}: schedule={self.optim.schedule!r} "
+                + (
+                    'takes none; set it to "0 steps"'
+                    if decay
+                    else 'needs one; set it, as "100 steps"'
+                )
+            )
         for name in ("checkpoint.every", "evaluate.every", "log.every"):
             if self._field(name) is not None and self.rows(name) < 1:
                 raise ConfigError(f"config.{name}={self._field(name)!r}: must be above 0")
@@ -331,18 +341,18 @@ class Config:
     def to_rows(self, duration: str, path: str) -> int:
         """A duration ("300 steps", "4e9 tokens", "1200 rows") in rows, rounded down."""
         number, _, unit = duration.strip().partition(" ")
-        per_unit = {"steps": self.train.batch_size, "rows": 1, "tokens": 1 / self.data.seq_len}
+        rows_per_unit = {"steps": self.train.batch_size, "rows": 1}
         try:
             count = int(number) if number.isdecimal() else float(number)
         except ValueError:
             count = -1
-        if unit.strip() not in per_unit or not 0 <= count < 2**62:
+        if unit.strip() not in (*rows_per_unit, "tokens") or not 0 <= count < 2**62:
             raise ConfigError(
                 f'{path}={duration!r}: write a number and steps, tokens or rows, as "300 steps"'
             )
         if unit.strip() == "tokens":
             return int(count) // self.data.seq_len
-        rows = count * per_unit[unit.strip()]
+        rows = count * rows_per_unit[unit.strip()]
         if rows != int(rows):
             raise ConfigError(f"{path}={duration!r}: not a whole number")
         return int(rows)

@@ -24,8 +24,8 @@ from jaxlm.errors import UserError
 from jaxlm.train import train
 
 CONFIGS = Path(__file__).parents[1] / "configs"
-PROMPTS = {"book": "却说", "encyclopedia": "The ", "code": "def "}
-"""Type -> how its sample begins."""
+PROMPTS = {"book": "却说", "encyclopedia": "The", "code": "def"}
+"""Type -> how its sample begins; no space at the end, since pieces begin with theirs."""
 
 SAMPLING = sample.Sampling(max_tokens=120, temperature=0.7, top_p=0.9)
 

@@ -40,14 +40,14 @@ class Evaluator:
     """Compiled once, called with the parameters of any step."""
 
     def __init__(self, step: StepDef, corpus: Corpus, mesh: Mesh, batch_size: int, rows: int):
-        """At most `rows` held-out rows a type, in batches of `batch_size`; 0 takes all."""
+        """At most `rows` held-out rows a type, 0 takes all; as many at once as in a microbatch."""
         self._step = compile_eval_step(step, mesh)
         self._heldout = corpus.heldout
         self._piece_bytes_V = jax.device_put(
             corpus.piece_bytes_V(step.model.cfg.padded_vocab), mesh_lib.replicated(mesh)
         )
         self._sharding = mesh_lib.rows_sharding(mesh)
-        self._batch, self._rows = batch_size, rows
+        self._batch, self._rows = batch_size // step.microbatches, rows
 
     def __call__(self, params: Params) -> dict[str, Score]:
         """Type -> its score."""

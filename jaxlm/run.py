@@ -97,12 +97,16 @@ def begin(run: Run, say: Callable[[str], None]) -> Beginning:
         if left:
             say(f"chunks at the ends of shards that fill no row, and are not used: {left}")
     beginning, changed = _new_or_resumed(run, say)
-    cfg, left = run.cfg, run.cfg.end - beginning.position
-    if left < 0 or left % cfg.train.batch_size:
+    cfg, position = run.cfg, beginning.position
+    if position > cfg.end:
         raise ConfigError(
-            f"config.train.end={cfg.train.end!r} is row {cfg.end}: from the checkpoint's row "
-            f"{beginning.position} that is not whole batches of {cfg.train.batch_size}; "
-            "choose another end"
+            f"config.train.end={cfg.train.end!r} is row {cfg.end}, before the checkpoint's row "
+            f"{position}; choose a later end"
+        )
+    if position % cfg.train.batch_size:  # the end is whole batches from row 0: see Config
+        raise ConfigError(
+            f"config.train.batch_size={cfg.train.batch_size} does not divide the checkpoint's row "
+            f"{position}, so no batch would end at row {cfg.end}; use one that divides both"
         )
     if jax.process_index() == 0:
         workdir.write_json(run.workdir / "config.json", to_dict(cfg))

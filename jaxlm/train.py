@@ -48,6 +48,8 @@ def train(cfg: Config, directory: Path) -> int:
             beginning = run.begin(prepared, say)
             if beginning.position == cfg.end:
                 say(f"{directory}: this run is complete at step {beginning.step}; nothing to do")
+                if jax.process_index() == 0:  # it may have been killed before it said so
+                    workdir.write_status(directory, "done", beginning.step, cfg.end, cfg.end)
                 return 0
             return loop(prepared, beginning)
 

@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import json
 import os
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,11 +36,11 @@ class Start(NamedTuple):
 
 def check_writable(workdir: Path) -> None:
     """Makes the directory, and a file in it; `EnvironmentProblem` says why it cannot."""
-    probe = workdir / f".probe-{os.getpid()}"
     try:
         workdir.mkdir(parents=True, exist_ok=True)
-        probe.write_text("probe")
-        probe.unlink()
+        # A name of its own: in containers all hosts may have one process number.
+        with tempfile.NamedTemporaryFile(dir=workdir, prefix=".probe-") as probe:
+            probe.write(b"probe")
     except OSError as e:
         raise EnvironmentProblem(
             f"--workdir={workdir}: cannot be written ({e.strerror}); "

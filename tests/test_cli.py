@@ -127,6 +127,19 @@ def test_wrong_usage(capsys, args, message):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        (["--processes=2"], "--processes=2 needs --coordinator=HOST:PORT"),
+        (["--process=1"], "--process=1 is not one of --processes=1, counted from 0"),
+        (["--processes=0"], "--process=0 is not one of --processes=0, counted from 0"),
+    ],
+)
+def test_a_process_without_a_place(config, tmp_path, capsys, place, message):
+    run = tmp_path / "run"
+    assert fails(capsys, "train", f"--config={config}", f"--workdir={run}", *place) == message
+
+
 def test_wrong_sampling_is_told_by_its_flag(tmp_path, capsys):
     assert fails(capsys, "sample", f"--workdir={tmp_path}", "--top-p=2") == (
         "--top-p=2.0: must be above 0 and at most 1"

@@ -104,6 +104,14 @@ def test_a_part_of_a_row_is_refused():
             "config.optim.warmup='60 steps' and decay='50 steps' take 880 rows, more than the 800 "
             "of config.train.end",
         ),
+        (
+            ["optim.decay=50 steps"],
+            "config.optim.decay='50 steps': schedule='cosine' takes none; set it to \"0 steps\"",
+        ),
+        (
+            ["optim.schedule=wsd"],
+            "config.optim.decay='0 steps': schedule='wsd' needs one; set it, as \"100 steps\"",
+        ),
         (["log.every=0 steps"], "config.log.every='0 steps': must be above 0"),
         (["checkpoint.every=often"], "config.checkpoint.every='often': write a number"),
         (["checkpoint.keep=0"], "config.checkpoint: keep=0, keep_every=None: at least 1"),

@@ -1,6 +1,7 @@
 """Held-out scores: of each target once, whatever the batch and the mesh."""
 
 import math
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -82,6 +83,21 @@ def test_rows_are_at_most_as_many_as_asked(step, params):
         score(step, params, corpus(n), (1, 1, 1), 4, rows) for n, rows in ((ROWS, 3), (3, 0))
     )
     assert few[:1] == all_of_few[:1] and few.targets == all_of_few.targets
+
+
+def test_no_more_rows_at_once_than_in_a_microbatch(step, params):
+    """What fits into memory in training must do so in evaluation."""
+    at_once = set()
+
+    class Watched(SyntheticHeldOut):
+        def rows(self, positions: np.ndarray) -> np.ndarray:
+            at_once.add(len(positions))
+            return super().rows(positions)
+
+    held = replace(corpus(), heldout={"made": Watched(*MADE_BY, ROWS)})
+    found = score(replace(step, microbatches=2), params, held, (1, 1, 1), 8)
+    assert at_once == {4}
+    assert found.targets == score(step, params, corpus(), (1, 1, 1), 8).targets
 
 
 def test_synthetic_rows_have_no_bits_per_byte(step, params):

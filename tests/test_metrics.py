@@ -56,6 +56,13 @@ def test_peak_is_configured_or_measured():
     assert 1e-3 < metrics.measured_tflops("float32", size=256) < 100
 
 
+def test_the_peak_is_measured_on_one_device_inside_a_mesh_too():
+    """On all 8 of them the same product would be made 8 times."""
+    alone = metrics.measured_tflops("float32", size=512)
+    with jax.set_mesh(tiny.mesh((1, 8, 1))):
+        assert metrics.measured_tflops("float32", size=512) > alone / 4
+
+
 def pending(step: int, loss: float = 2.0) -> Pending:
     scalar = lambda x: jnp.asarray(x, jnp.float32)  # noqa: E731
     result = Metrics(

@@ -1,4 +1,4 @@
-"""The tree in the README is the tree: a line for each module, the first sentence of its docstring."""
+"""The tree in the README is the tree: a line a module, the first sentence of its docstring."""
 
 import ast
 from collections.abc import Iterator

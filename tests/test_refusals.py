@@ -1,8 +1,10 @@
 """What a run refuses, and how it says so: before anything is compiled, nothing touched."""
 
 import json
+import os
 import re
 import shutil
+import subprocess
 import zlib
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import jax
 import pytest
 
 from jaxlm import cli
+from jaxlm import workdir as workdirs
 from jaxlm.checkpoint import CHECKSUMS
 from jaxlm.data import manifest as manifests
 from tests.corpus import make_corpus
@@ -63,14 +66,15 @@ class Attempt:
 
     def __call__(self, *overrides: str) -> tuple[int, str]:
         """Exit code and standard error."""
-        code = cli.main(self._command(overrides)[3:])
+        code = cli.main(self.command(*overrides)[3:])
         return code, self._capsys.readouterr().err
 
     def as_process(self, *overrides: str) -> tuple[int, str]:
         """Exit code and output of the same on one device: for what has to compile."""
-        return runs.finish(self._command(overrides), self.workdir.with_suffix(".log"))
+        return runs.finish(self.command(*overrides), self.workdir.with_suffix(".log"))
 
-    def _command(self, overrides: tuple[str, ...]) -> list[str]:
+    def command(self, *overrides: str) -> list[str]:
+        """The command line."""
         return runs.train(self._config, self.workdir, *SHORT, *overrides)
 
     def refused(self, *overrides: str) -> str:
@@ -209,9 +213,31 @@ def test_a_changed_manifest(tmp_path, again):
 
 
 def test_an_end_that_has_passed(again):
-    assert "from the checkpoint's row 16 that is not whole batches of 8" in again.refused(
-        "train.end=1 steps"
-    )
+    message = again.refused("train.end=1 steps")
+    assert "config.train.end='1 steps' is row 8, before the checkpoint's row 16" in message
+
+
+def test_a_batch_that_does_not_fit_what_is_done(again):
+    message = again.refused("train.batch_size=24")
+    assert "batch_size=24 does not divide the checkpoint's row 16, so no batch would" in message
+
+
+def test_a_complete_run_says_so_again(again):
+    """Also when it was killed between its last save and saying so."""
+    workdirs.write_status(again.workdir, "training", 1, 8, 16)
+    assert again("train.end=2 steps") == (0, "")
+    found = workdirs.status(again.workdir)
+    assert (found["state"], found["step"], found["position"]) == ("done", 2, 16)
+
+
+def test_a_run_that_nobody_watches_is_not_done(again):
+    """`jaxlm train | true`: what could not be said was not done."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(again.command("train.end=2 steps"), stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert done.returncode not in (0, 75)
+    assert b"BrokenPipeError" in done.stderr
 
 
 # ---- checkpoints ---------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """The small files of a run: written whole, read back after a kill, and the way from step to row."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -81,6 +82,8 @@ def test_status_is_where_the_run_is(tmp_path):
 def test_a_directory_is_made_and_probed(tmp_path):
     workdir.check_writable(tmp_path / "a" / "b")
     assert list((tmp_path / "a" / "b").iterdir()) == []
+    with ThreadPoolExecutor(8) as pool:  # as hosts do, whose process numbers may be the same
+        list(pool.map(workdir.check_writable, 200 * [tmp_path / "a"]))
     (tmp_path / "file").touch()
     with pytest.raises(
         EnvironmentProblem, match=r"/file: cannot be written \(File exists\); choose"

@@ -10,6 +10,7 @@ import pytest
 
 from data_tools.document import DataError
 from data_tools.engines import ATTEMPTS, InProcess, TaskError, WorkerPool, local
+from jaxlm.data.tokenizer import TokenizerError
 
 
 def touch(path: Path) -> None:
@@ -35,7 +36,7 @@ def fail(path: Path) -> None:
 
 
 def refuse(path: Path) -> None:
-    raise DataError(f"{path.name} is bad")
+    raise TokenizerError(f"{path.name} is bad")
 
 
 def sleep(path: Path) -> None:
