@@ -31,7 +31,7 @@ type Report = dict[str, Any]
 
 @dataclass(frozen=True)
 class Input:
-    """A file, or a range of one, that a partition reads."""
+    """A file that a partition reads."""
 
     path: Path
     name: str
@@ -39,9 +39,6 @@ class Input:
     partition that wrote it. Unlike `path` it does not change when a directory moves."""
     identity: str
     """Changes when the content does."""
-    start: int = 0
-    end: int | None = None
-    """Bytes [start, end) of the file; None: to its end."""
 
 
 @dataclass(frozen=True)
@@ -97,10 +94,6 @@ class StageResult:
     commits: tuple[Commit, ...]
     ran: tuple[str, ...]
 
-    def total(self, key: str) -> int:
-        """Sum of a count over the partitions' reports."""
-        return sum(commit.report[key] for commit in self.commits)
-
 
 @dataclass(frozen=True)
 class Task:
@@ -115,8 +108,7 @@ class Task:
 def fingerprint(stage: Stage[Any], partition: Partition[Any]) -> str:
     """32 hex digits over all that the partition's result depends on."""
     inputs = {
-        role: [(i.name, i.identity, i.start, i.end) for i in files]
-        for role, files in partition.inputs.items()
+        role: [(i.name, i.identity) for i in files] for role, files in partition.inputs.items()
     }
     parts = [stage.name, stage.version, partition.name, to_dict(partition.config), inputs]
     data = json.dumps(parts, sort_keys=True, ensure_ascii=False)

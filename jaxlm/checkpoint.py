@@ -87,7 +87,7 @@ class Checkpoints:
             )
 
     def notes(self, step: int) -> dict[str, Any]:
-        """What was written beside the state: config and data fingerprint."""
+        """What was written beside the state: `run.notes`."""
         with _readable(self._directory / str(step)):
             restored = self._manager.restore(
                 step, args=ocp.args.Composite(**{NOTES: ocp.args.JsonRestore()})

@@ -75,18 +75,12 @@ class _First:
         self.seq_len = source.seq_len
         self._source, self._rows = source, rows
 
-    def rows(self, positions: np.ndarray) -> np.ndarray:
-        """ids[N, T + 1] at these positions (int64[N])."""
-        return self._cut(positions, self._source.rows(positions))
-
     def stream(self, batches: Sequence[np.ndarray]) -> Generator[np.ndarray]:
-        """`rows` of each of these batches of positions, in turn."""
+        """ids[N, T + 1] at each of these batches of positions (int64[N]), in turn."""
         with contextlib.closing(self._source.stream(batches)) as found:
             for positions, ids in zip(batches, found, strict=True):
-                yield self._cut(positions, ids)
-
-    def _cut(self, positions: np.ndarray, ids: np.ndarray) -> np.ndarray:
-        return np.where(positions[:, None] < self._rows, ids, ids.dtype.type(self._source.pad_id))
+                pad = ids.dtype.type(self._source.pad_id)
+                yield np.where(positions[:, None] < self._rows, ids, pad)
 
 
 def table(scores: Mapping[str, Score]) -> str:

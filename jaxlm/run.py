@@ -13,7 +13,7 @@ from jax.sharding import Mesh
 from jaxlm import cluster, loss, models, optim, state, workdir
 from jaxlm import mesh as mesh_lib
 from jaxlm.checkpoint import Checkpoints, abandon_unfinished
-from jaxlm.config import Config
+from jaxlm.config import Config, ModelConfig
 from jaxlm.data.corpus import Corpus, open_corpus
 from jaxlm.data.loader import check_fingerprint
 from jaxlm.data.source import TrainRows
@@ -65,6 +65,7 @@ def open_trained(cfg: Config, directory: Path) -> tuple[Run, Params, int]:
     if step is None:
         raise ConfigError(f"--workdir={directory}: has no finished checkpoint yet")
     run.checkpoints.verify(step)
+    check_same_model(run.checkpoints.notes(step), run)
     template = state.abstract(run.step.model, run.step.optimizer, run.where).params
     return run, run.checkpoints.restore_params(step, template), step
 
@@ -141,6 +142,26 @@ def _new_or_resumed(run: Run, say: Callable[[str], None]) -> tuple[Beginning, li
     return Beginning(restored, step, position), changed
 
 
+def check_same_model(saved: dict[str, Any], run: Run) -> None:
+    """`ConfigError` if a checkpoint's parameters would mean something else in this run.
+
+    `saved` are its `notes`. Other data may be looked at, in the same tokens.
+    """
+    differs = [
+        f"config.model.{name}: {old!r} -> {new!r}"
+        for name, old, new, rule in changes(ModelConfig, saved["config"]["model"], run.cfg.model)
+        if rule == "fixed"
+    ]
+    if saved["tokenizer"] != run.corpus.tokenizer_hash:
+        differs.append(f"tokenizer: {saved['tokenizer']} -> {run.corpus.tokenizer_hash}")
+    if differs:
+        raise ConfigError(
+            "the checkpoint is of another model:\n  "
+            + "\n  ".join(differs)
+            + "\nGive the config of its run and a corpus made with its tokenizer"
+        )
+
+
 def allowed_changes(saved: dict[str, Any], cfg: Config) -> list[list[Any]]:
     """[field, old, new] of each recorded field that differs from a checkpoint's config.
 
@@ -160,5 +181,9 @@ def allowed_changes(saved: dict[str, Any], cfg: Config) -> list[list[Any]]:
 
 
 def notes(run: Run) -> dict[str, Any]:
-    """What is saved beside the state, and compared by a resume."""
-    return {"config": to_dict(run.cfg), "data": run.corpus.train.fingerprint()}
+    """What is saved beside the state, and compared by whoever reads it."""
+    return {
+        "config": to_dict(run.cfg),
+        "data": run.corpus.train.fingerprint(),
+        "tokenizer": run.corpus.tokenizer_hash,
+    }

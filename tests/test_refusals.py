@@ -1,11 +1,13 @@
 """What a run refuses, and how it says so: before anything is compiled, nothing touched."""
 
+import contextlib
 import json
 import os
 import re
 import shutil
 import subprocess
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -291,19 +293,39 @@ def test_a_checkpoint_that_cannot_be_read(again):
     assert "The run stops rather than start anew beside it" in message
 
 
-def test_a_checkpoint_of_another_shape(again):
-    """As if the notes were not there to compare: the arrays themselves do not fit."""
-    directory = runs.checkpoint(again.workdir, 2)
-    notes = directory / "notes/metadata"
-    saved = json.loads(notes.read_text())
-    saved["config"]["model"]["d_ff"] = 128
-    notes.write_text(json.dumps(saved))
-    data = notes.read_bytes()
+@contextlib.contextmanager
+def notes_of(directory: Path) -> Iterator[dict]:
+    """A checkpoint's notes, to be changed as if they had been saved so."""
+    path = directory / "notes/metadata"
+    saved = json.loads(path.read_text())
+    yield saved
+    path.write_text(json.dumps(saved))
+    data = path.read_bytes()
     sums = json.loads((directory / CHECKSUMS).read_text())
     sums["notes/metadata"] = [len(data), zlib.crc32(data)]
     (directory / CHECKSUMS).write_text(json.dumps(sums))
+
+
+def test_a_checkpoint_of_another_shape(again):
+    """As if the notes were not there to compare: the arrays themselves do not fit."""
+    directory = runs.checkpoint(again.workdir, 2)
+    with notes_of(directory) as saved:
+        saved["config"]["model"]["d_ff"] = 128
     message = unreadable(again, "model.d_ff=128")
     assert f"{directory}: the checkpoint exists but cannot be read (" in message
+
+
+@pytest.mark.parametrize("command", ["evaluate", "sample"])
+def test_a_checkpoint_of_another_model_is_not_looked_at(again, capsys, command):
+    """The arrays fit, and would be taken for what they are not."""
+    with notes_of(runs.checkpoint(again.workdir, 2)) as saved:
+        ours, saved["tokenizer"] = saved["tokenizer"], "another"
+    place = f"--workdir={again.workdir}"
+    assert cli.main([command, place, "--config.model.rope_theta=1e4"]) == 2
+    assert (
+        "the checkpoint is of another model:\n  config.model.rope_theta: 500000.0 -> 10000.0\n"
+        f"  tokenizer: another -> {ours}\n"
+    ) in capsys.readouterr().err
 
 
 # ---- the loss ------------------------------------------------------------------------------------

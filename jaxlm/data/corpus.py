@@ -40,6 +40,12 @@ class Corpus:
         """The token that fills a row."""
         return self.train.pad_id
 
+    @property
+    def tokenizer_hash(self) -> str | None:
+        """Identity of the tokenizer, None for synthetic rows."""
+        rows = self.train
+        return rows.shards.manifest.tokenizer_hash if isinstance(rows, TrainRows) else None
+
     def piece_bytes_V(self, padded_vocab: int) -> np.ndarray:
         """int32[V]: UTF-8 bytes that each token stands for, 0 for padding of the vocabulary."""
         sizes_V = np.zeros(padded_vocab, np.int32)

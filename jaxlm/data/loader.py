@@ -28,12 +28,8 @@ class Rows(Protocol):
 
     seq_len: int
 
-    def rows(self, positions: np.ndarray, /) -> np.ndarray:
-        """ids[N, T + 1] at these positions (int64[N]); a pure function."""
-        ...
-
     def stream(self, batches: Sequence[np.ndarray], /) -> Generator[np.ndarray]:
-        """`rows` of each of these batches of positions, in turn, perhaps read ahead."""
+        """ids[N, T + 1] at each of these batches of positions (int64[N]), perhaps read ahead."""
         ...
 
 
@@ -67,25 +63,20 @@ class Loader:
             )
         self.wait_seconds = 0.0
         """Time that `next` has spent waiting for data, in all."""
-        self._share = _Share(sharding, batch_size, source.seq_len)
-        self._source = source
+        share = _Share(sharding, batch_size, source.seq_len)
         self._queue: queue.Queue[Batch | BaseException] = queue.Queue(DEPTH)
         self._error: BaseException | None = None
         stop = threading.Event()
-        plan = _Plan(range(start, end, batch_size), self._share.rows)
+        plan = _Plan(range(start, end, batch_size), share.rows)
         # The thread must not hold the loader, or a forgotten one would never be collected.
         thread = threading.Thread(
             target=_fill,
-            args=(source, plan, self._share, self._queue, stop),
+            args=(source, plan, share, self._queue, stop),
             name="jaxlm-loader",
             daemon=True,
         )
         self._stop = weakref.finalize(self, _stop, thread, self._queue, stop)
         thread.start()
-
-    def batch(self, position: int) -> Batch:
-        """The batch at a position, read here and now: a pure function, the one that is iterated."""
-        return self._share.batch(position, self._source.rows(position + self._share.rows))
 
     def close(self) -> None:
         """Stops the thread and drops what it has read; also done when collected and at exit."""

@@ -50,10 +50,6 @@ class Tokenizer:
         """Ids of a text, without BOS."""
         return self._spm.encode(text)
 
-    def encode_batch(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
-        """Ids of many texts."""
-        return self._spm.encode(list(texts), num_threads=threads)
-
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids; control symbols give nothing, broken UTF-8 gives U+FFFD."""
         return self._spm.decode([int(i) for i in ids])

@@ -86,9 +86,6 @@ def test_a_batch_does_not_depend_on_where_the_loader_started(rows):
         from_start = {b.position: np.asarray(b.rows_BT) for b in first}
         for batch in second:
             assert (np.asarray(batch.rows_BT) == from_start[batch.position]).all()
-        alone = first.batch(112)
-        assert (alone.position, alone.next_position) == (112, 128)
-        assert (np.asarray(alone.rows_BT) == from_start[112]).all()
 
 
 def test_positions_beyond_32_bits(rows):
