@@ -37,6 +37,13 @@ def evaluate(cfg: Config, directory: Path) -> int:
 
 def sample(cfg: Config, directory: Path, prompts: Sequence[str], how: Sampling) -> int:
     """Prints a text for each prompt, the prompt itself included."""
+    for text in texts(cfg, directory, prompts, how):
+        print(text, end="\n\n", flush=True)
+    return 0
+
+
+def texts(cfg: Config, directory: Path, prompts: Sequence[str], how: Sampling) -> list[str]:
+    """A text for each prompt from the newest checkpoint, the prompt itself included."""
     opened, params, _ = run.open_trained(cfg, directory)
     tokenizer = opened.corpus.tokenizer
     if tokenizer is None:
@@ -44,10 +51,8 @@ def sample(cfg: Config, directory: Path, prompts: Sequence[str], how: Sampling) 
     ids = [[tokenizer.bos_id, *tokenizer.encode(prompt)] for prompt in prompts]
     stops = [i for i in (tokenizer.bos_id, tokenizer.eos_id, tokenizer.pad_id) if i >= 0]
     with jax.set_mesh(opened.mesh):
-        texts = sample_lib.generate(opened.step.model, params, ids, how, stops)
-    for prompt, new in zip(prompts, texts, strict=True):
-        print(prompt + tokenizer.decode(new), end="\n\n", flush=True)
-    return 0
+        found = sample_lib.generate(opened.step.model, params, ids, how, stops)
+    return [prompt + tokenizer.decode(new) for prompt, new in zip(prompts, found, strict=True)]
 
 
 def trace(cfg: Config, first: int, count: int, text: bool) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 
 import jax
 
-from jaxlm import config, models, run, sample, workdir
+from jaxlm import commands, config, models, sample, workdir
 from jaxlm.config import Config
 from jaxlm.data import manifest as manifests
 from jaxlm.data.manifest import Manifest
@@ -91,19 +91,10 @@ def config_without_absent(manifest: Manifest, path: Path) -> Config:
 
 
 def _samples(cfg: Config, directory: Path, manifest: Manifest) -> dict[str, str]:
-    opened, params, _ = run.open_trained(cfg, directory)
-    tokenizer = opened.corpus.tokenizer
-    assert tokenizer is not None
     types = {shard.type for shard in manifest.shards}
     prompts = {name: text for name, text in PROMPTS.items() if name in types}
-    ids = [[tokenizer.bos_id, *tokenizer.encode(text)] for text in prompts.values()]
-    stops = [tokenizer.bos_id, tokenizer.eos_id, tokenizer.pad_id]
-    with jax.set_mesh(opened.mesh):
-        new = sample.generate(opened.step.model, params, ids, SAMPLING, stops)
-    return {
-        name: prompt + tokenizer.decode(tail)
-        for (name, prompt), tail in zip(prompts.items(), new, strict=True)
-    }
+    found = commands.texts(cfg, directory, list(prompts.values()), SAMPLING)
+    return dict(zip(prompts, found, strict=True))
 
 
 def _summary(
@@ -120,7 +111,7 @@ def _summary(
         "vocabulary": manifest.vocab_size,
         "parameters": sum(leaf.size for leaf in jax.tree.leaves(model.abstract())),
         "tokens_per_s": statistics.median(line["tokens_per_s"] for line in steps),
-        "mfu": statistics.median(line["mfu"] for line in steps),
+        "mfu": statistics.median(line["mfu"] or 0.0 for line in steps),
         "before": heldout[0],
         "after": heldout[-1],
         "samples": texts,

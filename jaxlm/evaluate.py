@@ -26,8 +26,8 @@ class Score(NamedTuple):
 
     loss: float
     """Nats a target."""
-    bits_per_byte: float
-    """NaN for synthetic rows, which stand for no text."""
+    bits_per_byte: float | None
+    """None for synthetic rows, which stand for no text."""
     targets: int
 
     @property
@@ -64,7 +64,7 @@ class Evaluator:
                 sums = self._step(params, batch.rows_BT, self._piece_bytes_V)
                 total += np.array([float(x) for x in sums])
         nll, targets, text_bytes = total.tolist()
-        bits_per_byte = nll / math.log(2) / text_bytes if text_bytes else math.nan
+        bits_per_byte = nll / math.log(2) / text_bytes if text_bytes else None
         return Score(nll / targets, bits_per_byte, int(targets))
 
 
@@ -87,9 +87,8 @@ def table(scores: Mapping[str, Score]) -> str:
     """The scores as lines of text."""
     lines = [f"{'type':<14}{'loss':>9}{'perplexity':>12}{'bits/byte':>11}{'targets':>11}"]
     for name, s in scores.items():
-        lines.append(
-            f"{name:<14}{s.loss:>9.4f}{s.perplexity:>12.2f}{s.bits_per_byte:>11.4f}{s.targets:>11,}"
-        )
+        bits = "-" if s.bits_per_byte is None else f"{s.bits_per_byte:.4f}"
+        lines.append(f"{name:<14}{s.loss:>9.4f}{s.perplexity:>12.2f}{bits:>11}{s.targets:>11,}")
     return "\n".join(lines)
 
 
@@ -98,6 +97,6 @@ def as_metrics(scores: Mapping[str, Score]) -> dict[str, float]:
     flat = {}
     for name, score in scores.items():
         flat[f"heldout/{name}/loss"] = score.loss
-        if not math.isnan(score.bits_per_byte):
+        if score.bits_per_byte is not None:
             flat[f"heldout/{name}/bits_per_byte"] = score.bits_per_byte
     return flat

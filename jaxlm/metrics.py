@@ -175,7 +175,8 @@ class Writer:
         """A line of `metrics.jsonl`, and TensorBoard scalars for its numbers."""
         if not self._main:
             return
-        self._file.write(json.dumps(values) + "\n")
+        plain = {name: None if value != value else value for name, value in values.items()}
+        self._file.write(json.dumps(plain) + "\n")  # JSON knows no NaN
         self._file.flush()
         if self._events is not None:
             for name, value in values.items():

@@ -264,13 +264,18 @@ def changes(
 ) -> Iterator[tuple[str, Any, Any, ResumeRule]]:
     """Yields (dotted path, old value, new value, resume rule) where a saved config differs.
 
-    `old` is plain data as written by `to_dict`, `new` a parsed config of `cls`.
+    `old` is plain data as written by `to_dict`, `new` a parsed config of `cls`. A field that the
+    saved config does not know had its default; one that the code no longer knows is `recorded`.
     """
+    known = {f.name for f in dataclasses.fields(cls)}
+    for name in old:
+        if name not in known:
+            yield f"{path}{name}", old[name], None, "recorded"
     for f in dataclasses.fields(cls):
         here, value = f"{path}{f.name}", getattr(new, f.name)
-        before = old.get(f.name)
+        before = old.get(f.name, to_dict(f.default))
         if dataclasses.is_dataclass(value) and "resume" not in f.metadata:
-            yield from changes(type(value), before or {}, value, f"{here}.")
+            yield from changes(type(value), old.get(f.name, {}), value, f"{here}.")
         elif before != to_dict(value):
             yield here, before, to_dict(value), f.metadata["resume"]
 

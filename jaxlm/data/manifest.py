@@ -99,6 +99,8 @@ def load(path: Path) -> Manifest:
         ) from None
     except json.JSONDecodeError as e:
         raise ManifestError(f"{path}: not a manifest, JSON breaks at line {e.lineno}") from None
+    if not isinstance(data, dict):
+        raise ManifestError(f"{path}: not a manifest, but a JSON {type(data).__name__}")
     if data.get("version") != VERSION:
         raise ManifestError(
             f"{path}: version {data.get('version')}, this code reads {VERSION}; build it again"

@@ -17,12 +17,16 @@ from jaxlm.config import DataConfig
 from jaxlm.data import manifest as manifests
 from jaxlm.data.manifest import Manifest, ManifestError, Shard, Split
 from jaxlm.data.order import Location, Order, Source, Stage
+from jaxlm.data.permutation import permute
 
 OPEN_SHARDS = 256
 """Shards kept open: each takes a file descriptor and its index in memory."""
 
 PLAN_ROWS = 4096
 """Positions located at once: a row costs 0.3 us so, 37 us in plans of 8 (`bench/order.py`)."""
+
+HELD_OUT_KEY = np.zeros(1, np.uint64)
+"""Of the order of held-out rows: the same in every run, so that runs can be compared."""
 
 READ_THREADS, READ_AHEAD = 4, 8
 """Threads that read, and batches ready or in work. For storage that takes milliseconds a read; from
@@ -176,7 +180,10 @@ class TrainRows:
 
 
 class HeldOutRows:
-    """The held-out rows of one type, each once; behind the last one come rows of padding."""
+    """The held-out rows of one type, each once; behind the last one come rows of padding.
+
+    In a fixed shuffled order, so that the first of them are a fair sample of all sources.
+    """
 
     def __init__(self, shards: Shards, chosen: Sequence[Shard]):
         self.shards, self._chosen = shards, chosen
@@ -194,11 +201,13 @@ class HeldOutRows:
         So whole batches can be made of any number of rows.
         """
         ids = np.full((len(positions), self.seq_len + 1), self.pad_id, self.shards.dtype)
-        shard = np.searchsorted(self._ends, positions, side="right")
-        for s in np.unique(shard[positions < len(self)]).tolist():
+        here = positions < len(self)
+        rows = permute(positions[here], len(self), HELD_OUT_KEY)
+        shard, real = np.searchsorted(self._ends, rows, side="right"), np.flatnonzero(here)
+        for s in np.unique(shard).tolist():
             at = shard == s
             start = self._ends[s] - self.shards.rows_in(self._chosen[s])
-            ids[at] = self.shards.read(self._chosen[s], (positions[at] - start).tolist())
+            ids[real[at]] = self.shards.read(self._chosen[s], (rows[at] - start).tolist())
         return ids
 
     def stream(self, batches: Sequence[np.ndarray]) -> Generator[np.ndarray]:

@@ -127,10 +127,20 @@ def test_held_out_rows_come_once_by_type_and_then_padding(manifest):
     ids = held["web"].rows(np.arange(12))
     shards = held["web"].shards.by_source["web"]
     records = np.concatenate([read_shard(manifest.parent / shard.path) for shard in shards])
-    assert (ids[:8] == records).all() and (ids[8:] == held["web"].pad_id).all()
+    assert {*map(bytes, ids[:8])} == {*map(bytes, records)} and len({*map(bytes, ids[:8])}) == 8
+    assert (ids[8:] == held["web"].pad_id).all()
     assert (next(held["web"].stream([np.arange(7, 9)])) == ids[7:9]).all()
     train = open_train(manifest).rows(np.arange(1000))
     assert not {*map(bytes, ids[:8])} & {*map(bytes, train)}
+
+
+def test_the_first_held_out_rows_are_of_all_shards(tmp_path):
+    path = make_corpus(tmp_path / "corpus", {"web": (1,)}, heldout={"web": (40, 40)})
+    held = source.open_heldout(config(path))["web"]
+    shards = held.shards.by_source["web"]
+    first = {bytes(row) for row in held.rows(np.arange(20))}
+    of_shard = [{bytes(r) for r in read_shard(path.parent / s.path)} & first for s in shards]
+    assert all(len(found) >= 5 for found in of_shard)
 
 
 def test_the_fingerprint_follows_what_decides_the_rows(manifest):
