@@ -112,7 +112,13 @@ def _records(file: Input, source: SourceConfig) -> Iterator[Record | Bad]:
         for found in READERS[source.format](file.path, source):
             yield _checked(found) if isinstance(found, Record) else found
     except OSError as e:
-        yield Bad(0, "file cannot be read", str(e))
+        if e.errno is None:  # Arrow's word for a damaged file
+            yield Bad(0, "file cannot be read", str(e))
+            return
+        # Not committed as bad: permissions and disks are mended, and then the file is read.
+        raise DataError(
+            f"{file.path}: cannot be read ({e.strerror}); mend that, or leave the file out"
+        ) from e
 
 
 def _checked(record: Record) -> Record | Bad:

@@ -304,10 +304,11 @@ def test_a_pattern_without_a_file_is_an_error(tmp_path):
         plan(source(paths=("*.jsonl", "*.json")), tmp_path, 1)
 
 
-def test_a_file_that_cannot_be_read_is_bad(tmp_path):
+def test_a_file_that_cannot_be_read_stops_the_build(tmp_path):
+    """Counted as bad it would be committed, and not read again once its permissions are mended."""
     (tmp_path / "raw").mkdir()
     (tmp_path / "raw/a.jsonl").write_bytes(GOOD)
     (partition,) = plan(source(), tmp_path, 1)
     (tmp_path / "raw/a.jsonl").unlink()
-    report = read_partition(Partition("s-00000", source(), partition.inputs), tmp_path)
-    assert report["documents"] == 0 and report["bad"] == {"file cannot be read": 1}
+    with pytest.raises(DataError, match=r"a\.jsonl: cannot be read \(No such file or directory\)"):
+        read_partition(Partition("s-00000", source(), partition.inputs), tmp_path)
