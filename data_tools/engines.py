@@ -6,6 +6,7 @@ returns nothing, and another one (a cluster's) only has to call the same functio
 """
 
 import contextlib
+import errno
 import multiprocessing
 import os
 import signal
@@ -20,7 +21,7 @@ from typing import Any, Protocol, Self
 from tqdm import tqdm
 
 from data_tools.document import DataError
-from jaxlm.errors import UserError
+from jaxlm.errors import EnvironmentProblem, UserError
 
 ATTEMPTS = 3
 """Times that a task may kill its worker before the build stops."""
@@ -153,16 +154,18 @@ def _progress[T](tasks: Sequence[T], label: str) -> "tqdm[T]":
     return tqdm(tasks, desc=label, unit="partition", disable=None, leave=False)
 
 
-def _describe(e: Exception) -> tuple[bool, str]:
-    """(It is the data's fault, what happened): an exception itself may not cross the pipe."""
+def _describe(e: Exception) -> tuple[type[Exception], str]:
+    """(Kind of failure, what happened): an exception itself may not cross the pipe."""
     if isinstance(e, UserError):
-        return True, str(e)
-    return False, "".join(traceback.format_exception(e))
+        return DataError, str(e)
+    if os.strerror(errno.ENOSPC) in str(e):  # also in the RuntimeError of an ArrayRecord writer
+        return EnvironmentProblem, f"{e}; make room, then start again"
+    return TaskError, "".join(traceback.format_exception(e))
 
 
-def _failure(where: str, failure: tuple[bool, str]) -> Exception:
-    of_data, message = failure
-    return DataError(f"{where}: {message}") if of_data else TaskError(f"{where} failed:\n{message}")
+def _failure(where: str, failure: tuple[type[Exception], str]) -> Exception:
+    kind, message = failure
+    return kind(f"{where} failed:\n{message}" if kind is TaskError else f"{where}: {message}")
 
 
 def _work(pipe: Connection) -> None:

@@ -140,7 +140,10 @@ def run_stage(
     assert len(names) == len(partitions), f"{stage.name}: partition names are not distinct"
     root.mkdir(parents=True, exist_ok=True)
     for entry in _stale(partitions, root):
-        shutil.rmtree(entry)
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:  # what a file manager or an editor left there
+            entry.unlink()
     started = time.monotonic()
     tasks = _pending(stage, partitions, root)
     engine.run(run_task, tasks, stage.name, lambda task: task.partition.name)
@@ -178,11 +181,11 @@ def _committed(directory: Path, expected: str) -> Commit | None:
     """The commit in a directory if it has this fingerprint and its files are all there."""
     try:
         data = json.loads((directory / COMMIT).read_text(encoding="utf-8"))
-    except (FileNotFoundError, json.JSONDecodeError):
+        if data["fingerprint"] != expected:
+            return None
+        outputs = {name: Output(**o) for name, o in data["outputs"].items()}
+    except (FileNotFoundError, ValueError, TypeError, KeyError):  # torn, or written by no build
         return None
-    if data["fingerprint"] != expected:
-        return None
-    outputs = {name: Output(**o) for name, o in data["outputs"].items()}
     for name, output in outputs.items():
         path = directory / name
         if not path.is_file() or path.stat().st_size != output.bytes:

@@ -172,6 +172,8 @@ def verify(directory: Path) -> None:
     """
     try:
         expected = json.loads((directory / CHECKSUMS).read_text(encoding="utf-8"))
+        if not isinstance(expected, dict) or not expected:
+            raise ValueError("names no file")
     except (OSError, ValueError) as e:
         problems = [f"{CHECKSUMS}: {e}"]
     else:

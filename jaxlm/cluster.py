@@ -31,6 +31,9 @@ def start(coordinator: str | None, processes: int, process: int) -> None:
         return
     if coordinator is None:
         raise UserError(f"--processes={processes} needs --coordinator=HOST:PORT")
+    host, _, port = coordinator.rpartition(":")
+    if not (host and port.isdecimal()):
+        raise UserError(f"--coordinator={coordinator}: write HOST:PORT")
     jax.distributed.initialize(coordinator, processes, process)
 
 

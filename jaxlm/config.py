@@ -64,8 +64,10 @@ class ModelConfig:
             raise ValueError(
                 f"d_model={self.d_model} is not a multiple of n_heads={self.n_heads}; set head_dim"
             )
-        if self.head_size % 2:
-            raise ValueError(f"head_dim={self.head_size}: must be even for rotary embeddings")
+        if self.head_size % 2 or self.head_size < 2:
+            raise ValueError(
+                f"head_dim={self.head_size}: must be even for rotary embeddings, at least 2"
+            )
         for start, rate in self.dropout:
             if not 0.0 <= rate < 1.0:
                 raise ValueError(f"dropout rate {rate} from {start!r}: must be in [0, 1)")
@@ -188,6 +190,10 @@ class TrainConfig:
     """Rows a device takes at once; fewer than its share means accumulation. None is its share."""
     end: str = recorded("100 steps")
     """Length of the run; a whole number of batches."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**32:  # more bits would be cut off
+            raise ValueError(f"seed={self.seed}: must be in [0, 2**32)")
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,8 @@ class Score(NamedTuple):
 
     @property
     def perplexity(self) -> float:
-        """exp of the loss."""
-        return math.exp(self.loss)
+        """exp of the loss; infinite where that is more than a float holds."""
+        return math.exp(self.loss) if self.loss < 709 else math.inf
 
 
 class Evaluator:

@@ -32,14 +32,16 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.max_tokens < 1:
-            raise UserError(f"--max-tokens={self.max_tokens}: must be at least 1")
-        if self.temperature < 0 or self.top_k < 0:
-            raise UserError(
-                f"--temperature={self.temperature}, --top-k={self.top_k}: must not be below 0"
-            )
+        if not 1 <= self.max_tokens <= 1 << 20:
+            raise UserError(f"--max-tokens={self.max_tokens}: must be in [1, {1 << 20}]")
+        if self.temperature != 0 and not 1e-3 <= self.temperature <= 1e3:
+            raise UserError(f"--temperature={self.temperature}: must be 0 or in [0.001, 1000]")
+        if self.top_k < 0:
+            raise UserError(f"--top-k={self.top_k}: must not be below 0")
         if not 0 < self.top_p <= 1:
             raise UserError(f"--top-p={self.top_p}: must be above 0 and at most 1")
+        if not 0 <= self.seed < 2**32:  # more bits would be cut off
+            raise UserError(f"--seed={self.seed}: must be in [0, 2**32)")
 
 
 def generate(
@@ -132,7 +134,8 @@ def choose(logits_BV: jax.Array, keys_B: jax.Array, sampling: Sampling) -> jax.A
     if sampling.top_p < 1:
         sorted_BV = jnp.sort(logits_BV, axis=-1, descending=True)
         p_BV = jax.nn.softmax(sorted_BV, axis=-1)
-        kept_BV = jnp.cumsum(p_BV, axis=-1) - p_BV < sampling.top_p
+        # The likeliest stays, also when top_p is nothing in float32.
+        kept_BV = (jnp.cumsum(p_BV, axis=-1) - p_BV < sampling.top_p).at[:, 0].set(True)
         least_B1 = jnp.where(kept_BV, sorted_BV, jnp.inf).min(-1, keepdims=True)
         logits_BV = jnp.where(logits_BV < least_B1, -jnp.inf, logits_BV)
     return jax.vmap(jax.random.categorical)(keys_B, logits_BV).astype(jnp.int32)

@@ -167,6 +167,8 @@ def _read_file(cls: type, path: Path) -> ConfigDict:
         values = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as e:
         raise ConfigError(f"--config={path}: JSON breaks at line {e.lineno}: {e.msg}") from None
+    except UnicodeDecodeError as e:
+        raise ConfigError(f"--config={path}: is not UTF-8: {e.reason} at byte {e.start}") from None
     config = schema(cls)
     _merge(config, values, "config")
     return config

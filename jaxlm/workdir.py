@@ -119,6 +119,10 @@ def status(workdir: Path) -> dict[str, Any]:
         return json.loads((workdir / "status.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"--workdir={workdir}: no status.json there; has a run started?") from None
+    except ValueError:
+        raise UserError(
+            f"{workdir / 'status.json'}: is damaged; a start of the run writes it anew"
+        ) from None
 
 
 def metrics(workdir: Path) -> list[dict[str, Any]]:

@@ -183,7 +183,7 @@ def test_every_file_that_holds_state_has_a_checksum(saved):
     assert there - summed == {CHECKSUMS, MARKER, checkpoint.REWRITTEN}
 
 
-@pytest.mark.parametrize("text", [None, "{", ""])
+@pytest.mark.parametrize("text", [None, "{", "", "[]", "{}"])
 def test_a_checkpoint_without_its_checksums_is_damaged(copy, text):
     path = step_directory(copy) / CHECKSUMS
     path.unlink() if text is None else path.write_text(text)

@@ -131,6 +131,7 @@ def test_wrong_usage(capsys, args, message):
     ("place", "message"),
     [
         (["--processes=2"], "--processes=2 needs --coordinator=HOST:PORT"),
+        (["--processes=2", "--coordinator=here"], "--coordinator=here: write HOST:PORT"),
         (["--process=1"], "--process=1 is not one of --processes=1, counted from 0"),
         (["--processes=0"], "--process=0 is not one of --processes=0, counted from 0"),
     ],

@@ -99,6 +99,8 @@ def test_a_part_of_a_row_is_refused():
         ),
         (["train.end=0 steps"], "config.train.end='0 steps' is 0 rows, not a whole number"),
         (["train.batch_size=0"], "config.train.batch_size=0: at least 1"),
+        (["train.seed=4294967296"], "config.train: seed=4294967296: must be in [0, 2**32)"),
+        (["model.head_dim=0"], "config.model: head_dim=0: must be even for rotary embeddings, at"),
         (
             ["optim.warmup=60 steps", "optim.decay=50 steps"],
             "config.optim.warmup='60 steps' and decay='50 steps' take 880 rows, more than the 800 "

@@ -106,6 +106,14 @@ def test_synthetic_rows_have_no_bits_per_byte(step, params):
     assert as_metrics({"made": found}) == {"heldout/made/loss": found.loss}
 
 
+def test_a_loss_beyond_what_exp_can_hold_is_shown():
+    assert table({"book": Score(800.0, 1.5, 10)}).splitlines()[1].split()[:3] == [
+        "book",
+        "800.0000",
+        "inf",
+    ]
+
+
 def test_scores_as_text_and_as_metrics():
     scores = {"book": Score(2.0, 1.5, 12_345), "code": Score(1.0, 0.75, 10)}
     lines = table(scores).splitlines()

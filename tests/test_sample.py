@@ -1,5 +1,6 @@
 """Text from a cache equals text from the whole model, and draws are what was asked for."""
 
+import math
 from dataclasses import replace
 
 import jax
@@ -115,6 +116,8 @@ def shares(sampling: Sampling) -> np.ndarray:
         (Sampling(top_p=0.75), P_V * [1, 1, 1, 0, 0]),  # 0.4 + 0.3 do not reach it
         (Sampling(top_p=0.65), P_V * [1, 1, 0, 0, 0]),
         (Sampling(top_p=0.01), [1, 0, 0, 0, 0]),
+        (Sampling(top_p=1e-300), [1, 0, 0, 0, 0]),
+        (Sampling(temperature=0.001), [1, 0, 0, 0, 0]),
         (Sampling(top_k=3, top_p=0.5), P_V * [1, 1, 0, 0, 0]),  # of the three: 0.47, 0.35, 0.18
         (Sampling(temperature=0.5, top_p=0.6), P_V**2 * [1, 1, 0, 0, 0]),  # after temperature
     ],
@@ -129,9 +132,14 @@ def test_draws_follow_the_distribution(sampling, weights):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"max_tokens": 0}, "--max-tokens=0: must be at least 1"),
-        ({"temperature": -1.0}, "--temperature=-1.0, --top-k=0: must not be below 0"),
-        ({"top_k": -1}, "--temperature=1.0, --top-k=-1: must not be below 0"),
+        ({"max_tokens": 0}, "--max-tokens=0: must be in [1, 1048576]"),
+        ({"max_tokens": 10**12}, "--max-tokens=1000000000000: must be in [1, 1048576]"),
+        ({"temperature": -1.0}, "--temperature=-1.0: must be 0 or in [0.001, 1000]"),
+        ({"temperature": math.nan}, "--temperature=nan: must be 0 or in [0.001, 1000]"),
+        ({"temperature": math.inf}, "--temperature=inf: must be 0 or in [0.001, 1000]"),
+        ({"temperature": 1e-300}, "--temperature=1e-300: must be 0 or in [0.001, 1000]"),
+        ({"top_k": -1}, "--top-k=-1: must not be below 0"),
+        ({"seed": 2**32}, "--seed=4294967296: must be in [0, 2**32)"),
         ({"top_p": 0.0}, "--top-p=0.0: must be above 0 and at most 1"),
         ({"top_p": 1.5}, "--top-p=1.5: must be above 0 and at most 1"),
     ],

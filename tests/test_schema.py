@@ -152,6 +152,12 @@ def test_a_file_that_is_no_config_is_refused(tmp_path, name, text, message):
     assert message in str(error.value)
 
 
+def test_a_file_that_is_not_utf8_is_refused(tmp_path):
+    (tmp_path / "x.json").write_bytes(b"\xff{}")
+    with pytest.raises(ConfigError, match=r"x.json: is not UTF-8: invalid start byte at byte 0"):
+        schema.load(Whole, tmp_path / "x.json")
+
+
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"--config=.*nowhere.py: no such file"):
         schema.load(Whole, tmp_path / "nowhere.py")

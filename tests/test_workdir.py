@@ -79,6 +79,12 @@ def test_status_is_where_the_run_is(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["status.json"]
 
 
+def test_a_damaged_status_is_told(tmp_path):
+    (tmp_path / "status.json").write_bytes(b"\xff")
+    with pytest.raises(UserError, match=r"status.json: is damaged; a start of the run writes it"):
+        workdir.status(tmp_path)
+
+
 def test_a_directory_is_made_and_probed(tmp_path):
     workdir.check_writable(tmp_path / "a" / "b")
     assert list((tmp_path / "a" / "b").iterdir()) == []

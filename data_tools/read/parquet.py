@@ -17,7 +17,7 @@ def read_parquet(path: Path, source: SourceConfig) -> Iterator[Record | Bad]:
     row = 0
     try:
         with pq.ParquetFile(path) as file:
-            fault = _schema_fault(file.schema_arrow, source.text_field)
+            fault = _schema_fault(file.schema_arrow, source)
             if fault is not None:
                 yield fault
                 return
@@ -26,16 +26,20 @@ def read_parquet(path: Path, source: SourceConfig) -> Iterator[Record | Bad]:
             present = [m for m in source.meta_fields if m in file.schema_arrow.names]
             columns = list(dict.fromkeys([source.text_field, *present]))
             for batch in file.iter_batches(BATCH_ROWS, columns=columns):
-                metas = [batch.column(m).to_pylist() for m in present]
+                metas = [batch.column(m) for m in present]
                 for i, text in enumerate(batch.column(source.text_field)):
-                    meta = {m: str(v[i]) for m, v in zip(present, metas, strict=True)}
+                    meta = {m: v[i] for m, v in zip(present, metas, strict=True)}
                     yield _record(text, row, meta, source)
                     row += 1
     except (pa.ArrowException, OSError) as e:
         yield Bad(row and row + 1, "damaged Parquet file", str(e).splitlines()[0])
 
 
-def _schema_fault(schema: pa.Schema, text_field: str) -> Bad | None:
+def _schema_fault(schema: pa.Schema, source: SourceConfig) -> Bad | None:
+    text_field = source.text_field
+    for name in (text_field, *source.meta_fields):
+        if schema.names.count(name) > 1:
+            return Bad(0, f"more than one column {name!r}")
     if text_field not in schema.names:
         detail = f"columns here: {', '.join(schema.names[:10])}"
         return Bad(0, f"no field {text_field!r}", detail)
@@ -45,11 +49,23 @@ def _schema_fault(schema: pa.Schema, text_field: str) -> Bad | None:
     return None
 
 
-def _record(text: pa.Scalar, row: int, meta: dict[str, str], source: SourceConfig) -> Record | Bad:
+def _record(
+    text: pa.Scalar, row: int, meta: dict[str, pa.Scalar], source: SourceConfig
+) -> Record | Bad:
     try:
         value = text.as_py()
+        plain = {name: _plain(v) for name, v in meta.items()}
     except UnicodeDecodeError as e:
         return Bad(row + 1, "not utf-8", str(e))
     if value is None:
         return Bad(row + 1, f"{source.text_field!r} is not a string", "null")
-    return Record(value, row + 1, row, meta)
+    return Record(value, row + 1, row, plain)
+
+
+def _plain(value: pa.Scalar) -> str:
+    try:
+        return str(value.as_py())
+    except UnicodeDecodeError:
+        raise
+    except (ValueError, OverflowError):  # nanoseconds, years that Python does not know
+        return str(value.cast(pa.string()))

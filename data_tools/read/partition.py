@@ -2,6 +2,7 @@
 
 import glob
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -19,8 +20,11 @@ from data_tools.stage import Input, Partition, Report, Stage
 BAD_SAMPLES = 20
 """Bad places a partition that go into the report; `bad.parquet` has all."""
 
-OWN = ("stages", "shards")
-"""Directories of the work directory that a build writes."""
+OWN = re.compile(
+    r"(stages|shards)/.*|lock|(manifest\.json|report\.json|report\.html|tokenizer\.model)(\.tmp)?",
+    re.DOTALL,
+)
+"""Files below the work directory that a build writes."""
 
 BAD_SCHEMA = pa.schema(
     [("path", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("detail", pa.string())]
@@ -43,7 +47,7 @@ def plan(source: SourceConfig, workdir: Path, partition_bytes: int) -> list[Part
                 f"source {source.name}: no file matches {pattern!r} below {root}; "
                 "correct root or paths, or take the source out of the recipe"
             )
-        own = [name for name in found if _is_own(os.path.relpath(root / name, workdir))]
+        own = [n for n in found if OWN.fullmatch(os.path.relpath(root / n, workdir))]
         if own:
             raise DataError(
                 f"source {source.name}: {pattern!r} below {root} matches {own[0]}, which the "
@@ -67,10 +71,6 @@ def plan(source: SourceConfig, workdir: Path, partition_bytes: int) -> list[Part
         Partition(partition_name(source.name, i), config, {"files": tuple(files)})
         for i, files in enumerate(groups)
     ]
-
-
-def _is_own(path: str) -> bool:
-    return path.startswith(tuple(f"{directory}{os.sep}" for directory in OWN))
 
 
 def read_partition(partition: Partition[SourceConfig], out: Path) -> Report:

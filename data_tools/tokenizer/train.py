@@ -107,7 +107,7 @@ def _train(config: TokenizerConfig, sample: _Sample) -> bytes:
                     pad_piece="<pad>",
                     minloglevel=0,  # its log is read below, and the level outlives a training
                 )
-        except RuntimeError as e:
+        except (RuntimeError, ValueError) as e:
             raise DataError(_explain(config, sample, str(e))) from None
         log.seek(0)
         _check_loaded(log.read(), sample.lines)

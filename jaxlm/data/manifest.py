@@ -99,6 +99,8 @@ def load(path: Path) -> Manifest:
         ) from None
     except json.JSONDecodeError as e:
         raise ManifestError(f"{path}: not a manifest, JSON breaks at line {e.lineno}") from None
+    except (OSError, UnicodeDecodeError) as e:
+        raise ManifestError(f"{path}: cannot be read as a manifest: {e}") from None
     if not isinstance(data, dict):
         raise ManifestError(f"{path}: not a manifest, but a JSON {type(data).__name__}")
     if data.get("version") != VERSION:

@@ -146,11 +146,12 @@ class _Mixture:
         self._drawn = np.concatenate([np.zeros_like(self._counts[:1]), np.cumsum(drawn, axis=0)])
 
     def draw(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        positions = np.asarray(positions, np.int64)
+        positions = np.asarray(positions)  # beyond int64 they are Python's integers
         if positions.size and not 0 <= positions.min() <= positions.max() < LIMIT:
             raise OrderError(
                 f"positions {positions.min()}..{positions.max()}: must be in [0, 2**62)"
             )
+        positions = positions.astype(np.int64)
         block, offset = np.divmod(positions, self._block_rows)
         slot = permute(offset, self._block_rows, self._keys(block))
         stage = np.searchsorted(self._starts, block, side="right") - 1

@@ -47,8 +47,13 @@ class Tokenizer:
             )
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a text, without BOS."""
-        return self._spm.encode(text)
+        """Ids of a text, without BOS. `TokenizerError` if the text is not Unicode."""
+        try:
+            return self._spm.encode(text)
+        except RuntimeError:
+            raise TokenizerError(
+                f"{text[:40]!r}: cannot be written as UTF-8; give text without broken bytes"
+            ) from None
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids; control symbols give nothing, broken UTF-8 gives U+FFFD."""

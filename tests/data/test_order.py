@@ -101,7 +101,7 @@ def test_rows_that_do_not_exist_are_refused():
             order.position_of(Location(*np.array(where)[:, None]))
     with pytest.raises(OrderError, match=r"source 3: must be in \[0, 3\)"):
         order.position_of(Location(*np.array([3, 0, 0, 0])[:, None]))
-    for position in (-1, LIMIT):
+    for position in (-1, LIMIT, 10**20):
         with pytest.raises(OrderError, match=r"must be in \[0, 2\*\*62\)"):
             order.locate(np.array([position]))
 

@@ -179,6 +179,13 @@ def test_a_row_that_is_not_whole_chunks_is_refused(manifest):
         open_train(manifest, seq_len=16)
 
 
+def test_a_file_that_is_no_manifest_is_refused(tmp_path):
+    (tmp_path / "binary.json").write_bytes(b"\xff\xfe")
+    for path in (tmp_path / "binary.json", tmp_path):
+        with pytest.raises(ManifestError, match=r": cannot be read as a manifest: "):
+            open_train(path)
+
+
 def test_a_missing_shard_is_named(manifest):
     first_shard(manifest).unlink()
     with pytest.raises(ManifestError, match=r"web-train-00000.array_record: shard is missing"):

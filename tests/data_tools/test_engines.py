@@ -1,5 +1,6 @@
 """Engines: all tasks run, a dead worker is replaced, a failure names its task."""
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -11,6 +12,7 @@ import pytest
 from data_tools.document import DataError
 from data_tools.engines import ATTEMPTS, InProcess, TaskError, WorkerPool, local
 from jaxlm.data.tokenizer import TokenizerError
+from jaxlm.errors import EnvironmentProblem
 
 
 def touch(path: Path) -> None:
@@ -37,6 +39,10 @@ def fail(path: Path) -> None:
 
 def refuse(path: Path) -> None:
     raise TokenizerError(f"{path.name} is bad")
+
+
+def fill(path: Path) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def sleep(path: Path) -> None:
@@ -73,6 +79,14 @@ def test_every_task_runs_once_and_workers_stay(tmp_path, engine):
 def test_a_bug_names_the_task_and_shows_where(tmp_path, engine):
     with pytest.raises(TaskError, match=r"(?s)work: partition a failed.*no a"):
         engine.run(fail, [tmp_path / "a"], "work", name)
+
+
+def test_a_full_disk_is_no_bug(tmp_path, engine):
+    with pytest.raises(EnvironmentProblem) as e:
+        engine.run(fill, [tmp_path / "a"], "work", name)
+    assert str(e.value) == (
+        "work: partition a: [Errno 28] No space left on device; make room, then start again"
+    )
 
 
 def test_bad_data_names_the_task_without_a_traceback(tmp_path, engine):

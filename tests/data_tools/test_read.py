@@ -202,6 +202,29 @@ def test_parquet_with_invalid_utf8(tmp_path):
     assert texts(found) == ["good", "more"] and bad(found) == [(2, "not utf-8")]
 
 
+def test_parquet_meta_that_is_no_python_value(tmp_path):
+    texts_, times = pa.array(["a", "b"]), pa.array([1, 2], pa.timestamp("ns"))
+    found = parquet(tmp_path, pa.table({"text": texts_, "time": times}), meta_fields=("time",))
+    assert texts(found) == ["a", "b"] and not bad(found)
+    assert isinstance(found[0], Record)
+    assert found[0].meta == {"time": "1970-01-01 00:00:00.000000001"}
+    days = pa.array([1 << 30, 0], pa.date32())
+    found = parquet(tmp_path, pa.table({"text": texts_, "day": days}), meta_fields=("day",))
+    assert texts(found) == ["a", "b"]
+    url = pa.array([b"\xff\xfe", b"u"]).view(pa.string())
+    found = parquet(tmp_path, pa.table({"text": texts_, "url": url}), meta_fields=("url",))
+    assert texts(found) == ["b"] and bad(found) == [(1, "not utf-8")]
+
+
+@pytest.mark.parametrize(
+    ("names", "twice"), [(["text", "text"], "text"), (["text", "m", "m"], "m")]
+)
+def test_parquet_with_two_columns_of_one_name(tmp_path, names, twice):
+    table = pa.Table.from_arrays([pa.array(["a"])] * len(names), names)
+    found = parquet(tmp_path, table, meta_fields=("m",))
+    assert bad(found) == [(0, f"more than one column {twice!r}")]
+
+
 def test_parquet_damaged(tmp_path):
     pq.write_table(pa.table({"text": ["a" * 100] * 1000}), tmp_path / "t.parquet")
     data = (tmp_path / "t.parquet").read_bytes()
@@ -288,6 +311,15 @@ def test_a_build_does_not_read_what_it_wrote(tmp_path):
     (tmp_path / "stages/read/a.jsonl").write_bytes(GOOD)
     with pytest.raises(DataError, match=r"matches stages/read/a.jsonl, which the build itself wr"):
         plan(source(root="."), tmp_path, 1)
+
+
+@pytest.mark.parametrize("name", ["lock", "manifest.json", "report.html", "tokenizer.model"])
+def test_nor_the_files_beside_its_stages(tmp_path, name):
+    (tmp_path / "a.txt").write_bytes(b"text")
+    plan(source(root=".", paths=("*",), format="txt"), tmp_path, 1)
+    (tmp_path / name).write_bytes(b"written by a build")
+    with pytest.raises(DataError, match=f"matches {name}, which the build itself wrote"):
+        plan(source(root=".", paths=("*",), format="txt"), tmp_path, 1)
 
 
 def test_a_file_name_that_is_not_utf8_is_spelled_out(tmp_path):

@@ -111,6 +111,7 @@ def test_what_belongs_to_no_partition_goes(tmp_path):
     a, b = (partition(tmp_path / "in", n, {n: n}) for n in "ab")
     run(tmp_path, a, b)
     (tmp_path / "out/a.999.tmp").mkdir()
+    (tmp_path / "out/.DS_Store").write_bytes(b"a file")
     result = run(tmp_path, b)
     assert result.ran == () and [c.partition for c in result.commits] == ["b"]
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["b"]
@@ -125,7 +126,9 @@ def test_done_means_that_a_run_would_change_nothing(tmp_path):
     assert not is_done(STAGE, [dataclasses.replace(a, config="?"), b], tmp_path / "out")
 
 
-@pytest.mark.parametrize("damage", ["truncate", "remove", "commit", "uncommitted"])
+@pytest.mark.parametrize(
+    "damage", ["truncate", "remove", "commit", "binary", "list", "uncommitted"]
+)
 def test_a_commit_that_is_not_whole_is_no_commit(tmp_path, damage):
     a = partition(tmp_path / "in", "a", {"a": "text"})
     run(tmp_path, a)
@@ -136,6 +139,10 @@ def test_a_commit_that_is_not_whole_is_no_commit(tmp_path, damage):
             (tmp_path / "out/a/a").unlink()
         case "commit":
             (tmp_path / "out/a" / COMMIT).write_text('{"fingerprint": "')
+        case "binary":
+            (tmp_path / "out/a" / COMMIT).write_bytes(b"\xff\xfe")
+        case "list":
+            (tmp_path / "out/a" / COMMIT).write_text("[]")
         case "uncommitted":
             (tmp_path / "out/a" / COMMIT).unlink()
     assert run(tmp_path, a).ran == ("a",)

@@ -12,7 +12,7 @@ from data_tools.recipe import TokenizerConfig
 from data_tools.stage import Input, Partition
 from data_tools.tokenizer.sample import PIECE_BYTES, SCHEMA, pieces, quotas
 from data_tools.tokenizer.train import MODEL, TrainConfig, _check_loaded, train_partition
-from jaxlm.data.tokenizer import Tokenizer
+from jaxlm.data.tokenizer import Tokenizer, TokenizerError
 from tests.data_tools import small
 
 TEXTS = [f(i) for i in range(40) for f in (small.chinese, small.english, small.code)]
@@ -117,11 +117,17 @@ def test_the_quota_caps_what_is_trained_on(tmp_path):
     assert known == texts[:10]
 
 
+def test_text_that_is_not_unicode_is_refused(model):
+    with pytest.raises(TokenizerError, match="cannot be written as UTF-8"):
+        model.encode("a\udcff")
+
+
 @pytest.mark.parametrize(
     ("texts", "vocab_size", "message"),
     [
         (["abc def"] * 5, 3000, r"vocab_size=3000: 35 bytes of sample text give at most \d+ piec"),
         (["".join(map(chr, range(0x4E00, 0x4F00)))], 300, r"the characters of the sample alone, "),
+        (["abc def"] * 5, 10**10, "vocab_size=10000000000: the trainer failed: .*cannot parse"),
         ([], 300, "no text is left to train the tokenizer on"),
     ],
 )
