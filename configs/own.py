@@ -2,7 +2,12 @@
 
 jaxlm train --config=configs/own.py --workdir=runs/own
 
-Hardware: one GPU or TPU with 16 GB; on a CPU make d_model, n_layers and batch_size smaller.
+Hardware: one GPU or TPU with 16 GB. Data: 655M tokens are drawn, so 160M at least; with less,
+lower train.end. To try it on a CPU with a few million tokens, add
+  --config.model.d_model=128 --config.model.n_layers=4 --config.model.n_heads=4
+  --config.model.n_kv_heads=2 --config.model.d_ff=352 --config.model.compute_dtype=float32
+  --config.data.seq_len=512 --config.train.batch_size=4 --config.train.rows_per_device=4
+  --config.train.end="1000 steps" --config.optim.warmup="50 steps" --config.optim.lr=3e-3
 """
 
 from ml_collections import ConfigDict

@@ -88,6 +88,9 @@ def _run(args: argparse.Namespace, overrides: list[str]) -> int:
     finally:
         engine.close()
     if last == "report":
+        from data_tools.report import lines
+
+        print("\n".join(lines(args.workdir)))
         print(f"corpus: {args.workdir / 'manifest.json'}, report: {args.workdir / 'report.html'}")
     return 0
 

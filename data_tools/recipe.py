@@ -78,6 +78,8 @@ class TokenizerConfig:
             raise ValueError(
                 f"character_coverage={self.character_coverage} must be above 0 and at most 1"
             )
+        if self.spares < 0:
+            raise ValueError(f"spares={self.spares} must be at least 0")
         for name in ("vocab_size", "sample_bytes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")

@@ -1,8 +1,9 @@
 """What was kept, what was dropped and why: report.json and a page that needs nothing else."""
 
 import html
+import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -185,3 +186,15 @@ def _cell(value: Any, name: str) -> str:
         return f'<td class="number">{value:,}</td>'
     kind = ' class="text"' if name in ("text", "detail") else ""
     return f"<td{kind}>{html.escape(str(value))}</td>"
+
+
+def lines(workdir: Path) -> Iterator[str]:
+    """A line for each source of report.json: what was kept, and what was dropped and why."""
+    sources = json.loads((workdir / "report.json").read_text(encoding="utf-8"))["sources"]
+    for name, s in sources.items():
+        why = ", ".join(f"{rule} {n:,}" for rule, n in {**s["dropped"], **s["bad"]}.items())
+        held = s.get("heldout", {}).get("documents", 0)
+        yield (
+            f"{name}: kept {s['kept']:,} of {s['documents']:,} documents ({why or 'none lost'}), "
+            f"{s['tokens']:,} tokens, {held:,} documents held out"
+        )

@@ -1,6 +1,7 @@
 """The commands that look at a run: held-out scores, text, the documents of a batch, the config."""
 
 import dataclasses
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,13 @@ def texts(cfg: Config, directory: Path, prompts: Sequence[str], how: Sampling) -
     if tokenizer is None:
         raise UserError("this run was trained on synthetic rows; it has no tokenizer to speak with")
     ids = [[tokenizer.bos_id, *tokenizer.encode(prompt)] for prompt in prompts]
+    longest = max(map(len, ids), default=0) + how.max_tokens
+    if longest > cfg.data.seq_len:
+        print(
+            f"up to {longest} tokens, but the model was trained on rows of {cfg.data.seq_len}: "
+            "expect nonsense beyond; --max-tokens sets the length",
+            file=sys.stderr,
+        )
     stops = [i for i in (tokenizer.bos_id, tokenizer.eos_id, tokenizer.pad_id) if i >= 0]
     with jax.set_mesh(opened.mesh):
         found = sample_lib.generate(opened.step.model, params, ids, how, stops)
@@ -57,10 +65,14 @@ def texts(cfg: Config, directory: Path, prompts: Sequence[str], how: Sampling) -
 
 def trace(cfg: Config, first: int, count: int, text: bool) -> int:
     """Prints the documents of rows first, first + 1, ..."""
+    if not 0 <= first <= first + count <= cfg.end:
+        raise UserError(
+            f"rows {first} to {first + count - 1}: this run has rows 0 to {cfg.end - 1}"
+        )
     for row in trace_rows(cfg, first, count):
         print(f"row {row.position}: {row.source} epoch {row.epoch}, {row.shard} row {row.row}")
         for d in row.documents:
-            print(f"  document {d.id}  {d.path} at {d.offset}  {d.tokens} tokens")
+            print(f"  document {d.id}  {d.path} at offset {d.offset}  {d.tokens} tokens")
         if text:
             print("  " + row.text.replace("\n", "\n  "))
     return 0
@@ -68,6 +80,9 @@ def trace(cfg: Config, first: int, count: int, text: bool) -> int:
 
 def describe(cfg: Config) -> int:
     """Prints every field: its dotted name, value, resume rule and meaning."""
+    print(
+        "[fixed] a resume refuses a change, [recorded] writes it to history.jsonl, [free] is free"
+    )
     for name, value, rule, doc in _fields(cfg):
         print(f"config.{name} = {value!r}  [{rule}]\n    {doc}")
     return 0

@@ -68,6 +68,10 @@ class ModelConfig:
             raise ValueError(
                 f"head_dim={self.head_size}: must be even for rotary embeddings, at least 2"
             )
+        if self.norm_eps <= 0 or self.rope_theta <= 0:
+            raise ValueError(
+                f"norm_eps={self.norm_eps}, rope_theta={self.rope_theta}: must be above 0"
+            )
         for start, rate in self.dropout:
             if not 0.0 <= rate < 1.0:
                 raise ValueError(f"dropout rate {rate} from {start!r}: must be in [0, 1)")
@@ -119,6 +123,8 @@ class DataConfig:
         for name in ("seq_len", "block_rows", "shuffle_window", "max_epochs"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}: must be at least 1")
+        if self.block_rows > 1_000_000:
+            raise ValueError(f"block_rows={self.block_rows}: must be at most 1000000")
 
 
 @dataclass(frozen=True)
@@ -172,6 +178,8 @@ class OptimConfig:
         reference = self.lr_reference_batch_tokens
         if reference is not None and reference <= 0:
             raise ValueError(f"lr_reference_batch_tokens={reference}: must be above 0, or None")
+        if self.weight_decay < 0:
+            raise ValueError(f"weight_decay={self.weight_decay}: must be at least 0")
         if not (0 <= self.b1 < 1 and 0 <= self.b2 < 1):
             raise ValueError(f"b1={self.b1}, b2={self.b2}: must be in [0, 1)")
         if not 0 <= self.final_lr <= 1:

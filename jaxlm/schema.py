@@ -14,6 +14,7 @@ import importlib.util
 import inspect
 import itertools
 import json
+import math
 import re
 import traceback
 import types
@@ -128,6 +129,8 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
     elif hint is Any or (origin in (dict, Mapping) and isinstance(value, Mapping)):
         return value
     elif hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        if not math.isfinite(value):
+            raise ConfigError(f"{path}={value!r}: must be a finite number")
         return float(value)
     elif hint in (int, str, bool) and type(value) is hint:
         return value

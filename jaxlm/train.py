@@ -229,6 +229,7 @@ def stop_signals() -> Iterator[threading.Event]:
         with inlet:
             if inlet.recv(1):
                 asked.set()
+                say("stopping after this step, then saving; a second signal ends it at once")
                 if inlet.recv(1):
                     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -108,7 +108,7 @@ def position_of_step(workdir: Path, step: int) -> tuple[int, int]:
     """(first position, rows) of the batch of step number `step`, counted from 1."""
     starts = [s for s in history(workdir) if s.step < step]
     if step < 1 or not starts:
-        raise UserError(f"step {step}: steps are counted from 1, and this run has begun at none")
+        raise UserError(f"step {step}: steps are counted from 1, by the starts in history.jsonl")
     last = starts[-1]
     return last.position + (step - 1 - last.step) * last.batch_size, last.batch_size
 

@@ -83,6 +83,9 @@ def run(job: Job) -> int:
             cause = exits.cause(ended)
             if cause is None:
                 return exits.DONE
+            if stopped and cause.graceful:
+                say("stopped as asked; the same command goes on from there")
+                return cause.code
             _report(cause, ended, job)
             if cause.code != exits.RESTART or stopped:
                 return cause.code

@@ -155,6 +155,15 @@ def test_another_tokenizer(tmp_path, attempt, corpus):
     ) in attempt.refused()
 
 
+def test_a_boundary_token_that_is_not_the_tokenizers(attempt, corpus):
+    path = corpus / "manifest.json"
+    manifest = json.loads(path.read_text())
+    path.write_text(json.dumps(manifest | {"bos_id": 5}))
+    assert f"{path}: bos_id=5 and pad_id={manifest['pad_id']}, but the tokenizer has " in (
+        attempt.refused()
+    )
+
+
 def test_no_tokenizer(attempt, corpus):
     (corpus / "tokenizer.model").unlink()
     assert f"{corpus}/tokenizer.model: no such tokenizer" in attempt.refused()

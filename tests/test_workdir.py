@@ -44,7 +44,7 @@ def test_steps_are_counted_from_1(tmp_path, step):
 
 
 def test_a_step_of_no_run_is_refused(tmp_path):
-    with pytest.raises(UserError, match="this run has begun at none"):
+    with pytest.raises(UserError, match="steps are counted from 1"):
         workdir.position_of_step(tmp_path, 1)
 
 

@@ -78,6 +78,12 @@ def open_corpus(cfg: Config) -> Corpus:
             f"{tokenizer.path}: tokenizer hash {tokenizer.hash()}, but the shards were made with "
             f"{manifest.tokenizer_hash}; restore that tokenizer or build the corpus again"
         )
+    found = (tokenizer.bos_id, tokenizer.pad_id)
+    if found != (manifest.bos_id, manifest.pad_id):
+        raise ManifestError(
+            f"{path}: bos_id={manifest.bos_id} and pad_id={manifest.pad_id}, but the tokenizer has "
+            f"{found[0]} and {found[1]}; build the corpus again"
+        )
     return Corpus(train, source.open_heldout(cfg.data), tokenizer)
 
 

@@ -95,7 +95,8 @@ def load(path: Path) -> Manifest:
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ManifestError(
-            f"{path}: no such manifest; build the corpus first (python -m data_tools build)"
+            f"{path.absolute()}: no such manifest; build the corpus first "
+            "(python -m data_tools build), or start in the directory that its path is relative to"
         ) from None
     except json.JSONDecodeError as e:
         raise ManifestError(f"{path}: not a manifest, JSON breaks at line {e.lineno}") from None

@@ -112,10 +112,12 @@ class Order:
         """`OrderError` if a run that ends at `end` repeats a source more often than allowed."""
         over = {name: n for name, n in self.epochs(end).items() if n > max_epochs}
         if over:
-            found = ", ".join(f"{name} {n:.2f} times" for name, n in over.items())
+            rows = dict(zip(self.names, self._walk.rows.tolist(), strict=True))
+            found = ", ".join(f"{k} {n:.2f} times ({rows[k]} rows)" for k, n in over.items())
             raise OrderError(
                 f"up to row {end} the mixture goes through {found}; max_epochs={max_epochs:g}: "
-                "lower the weight, shorten the run, add data or raise max_epochs"
+                "shorten the run (config.train.end), add data, lower a weight "
+                "(config.data.mixture) or raise config.data.max_epochs"
             )
 
     def fingerprint(self) -> dict[str, Any]:

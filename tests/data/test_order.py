@@ -177,8 +177,9 @@ def test_a_run_that_repeats_a_source_too_often_is_refused():
     with pytest.raises(OrderError) as e:
         order.check_epochs(3_000, max_epochs=10)
     assert str(e.value) == (
-        "up to row 3000 the mixture goes through code 16.25 times, poems 28.57 times; "
-        "max_epochs=10: lower the weight, shorten the run, add data or raise max_epochs"
+        "up to row 3000 the mixture goes through code 16.25 times (80 rows), poems 28.57 times "
+        "(7 rows); max_epochs=10: shorten the run (config.train.end), add data, lower a weight "
+        "(config.data.mixture) or raise config.data.max_epochs"
     )
 
 

@@ -73,7 +73,7 @@ def raw_text(root: Path, entry: Entry) -> str:
     return json.loads(path.read_bytes()[entry.offset :].splitlines()[0])["text"]
 
 
-def test_trace_names_the_documents_of_a_batch(tmp_path):
+def test_trace_names_the_documents_of_a_batch(tmp_path, capsys):
     """Of real text that data_tools built, by a run whose batch size has changed on the way."""
     small.write_raw(tmp_path)
     small.run(small.recipe(), tmp_path)
@@ -96,7 +96,8 @@ def test_trace_names_the_documents_of_a_batch(tmp_path):
     for row in traced:
         documents = row.documents
         assert all(
-            f"  document {d.id}  {d.path} at {d.offset}  " in "\n".join(lines) for d in documents
+            f"  document {d.id}  {d.path} at offset {d.offset}  " in "\n".join(lines)
+            for d in documents
         )
         stream = [i for d in documents for i in (bos, *encode(raw_text(tmp_path, d)))]
         start = row.row * 32 - documents[0].start
@@ -105,3 +106,6 @@ def test_trace_names_the_documents_of_a_batch(tmp_path):
         assert start <= documents[0].tokens
         assert start + 33 > len(stream) - documents[-1].tokens - 1
     assert len({d.id for row in traced for d in row.documents}) > 8
+
+    assert cli.main(["trace", f"--workdir={workdir}", "--step=7"]) == 2
+    assert "rows 40 to 47: this run has rows 0 to 39" in capsys.readouterr().err
