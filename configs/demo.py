@@ -40,7 +40,7 @@ def get_config() -> ConfigDict:
     )
 
     c.train.batch_size = 4
-    c.train.end = "1400 steps"
+    c.train.end = "1700 steps"
     c.optim.lr = 8e-3
     c.optim.warmup = "100 steps"
     c.optim.b2 = 0.99
@@ -48,7 +48,7 @@ def get_config() -> ConfigDict:
     c.loss.z_loss = 1e-4
 
     c.checkpoint.every = "200 steps"
-    c.evaluate.every = "700 steps"
+    c.evaluate.every = "850 steps"
     c.evaluate.rows = 64
     c.log.every = "25 steps"
     return c

@@ -24,10 +24,14 @@ from jaxlm.errors import UserError
 from jaxlm.train import train
 
 CONFIGS = Path(__file__).parents[1] / "configs"
-PROMPTS = {"book": "却说", "encyclopedia": "The", "code": "def"}
+PROMPTS = {
+    "book": "却说孔明谓众将曰：“",
+    "encyclopedia": "The following statement is",
+    "code": "import os\nimport sys\n\n\ndef",
+}
 """Type -> how its sample begins; no space at the end, since pieces begin with theirs."""
 
-SAMPLING = sample.Sampling(max_tokens=120, temperature=0.7, top_p=0.9)
+SAMPLING = sample.Sampling(max_tokens=120, temperature=0.4, top_p=0.6)
 
 
 def demo(directory: Path) -> int:
