@@ -13,15 +13,20 @@ from pathlib import Path
 
 STEPS = {
     "read": "raw files to documents",
+    "exact": "finds copies",
+    "boilerplate": "finds lines that recur",
     "clean": "documents through the rules",
-    "dedup": "finds exact duplicates",
+    "privacy": "treats private data by policy",
+    "near": "finds near duplicates and evaluation data",
     "tokenizer": "samples text and trains the tokenizer",
     "tokenize": "documents to token ids",
     "pack": "token ids to shards and the manifest",
     "report": "report.json and report.html",
 }
 SAMPLE_HELP = "gathers the demo's corpus from this machine and two small wheels"
+RAY_ADDRESS_HELP = "of the cluster; auto (default): this machine's, local: a new one here"
 VERIFY_HELP = "reads every shard and compares it with the manifest"
+EXPLAIN_HELP = "tells what a finished build did to one document, and how to undo it"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,15 +57,26 @@ def _parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
         command.add_argument("--config", type=Path, required=True, help="recipe, .py or .json")
         command.add_argument("--workdir", type=Path, required=True, help="where everything lies")
+        command.add_argument(
+            "--engine", choices=("local", "ray"), default="local", help="where tasks run"
+        )
+        command.add_argument("--ray-address", metavar="ADDRESS", help=RAY_ADDRESS_HELP)
         command.epilog = "--config.a.b=VALUE overrides a field of the recipe"
-    for name, text in (("sample", SAMPLE_HELP), ("verify", VERIFY_HELP)):
+    others = {"sample": SAMPLE_HELP, "verify": VERIFY_HELP, "explain": EXPLAIN_HELP}
+    for name, text in others.items():
         command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
         command.add_argument("--workdir", type=Path, required=True, help="where everything lies")
+        if name == "explain":
+            what = command.add_mutually_exclusive_group(required=True)
+            what.add_argument("id", metavar="DOC_ID", nargs="?", help="32 hex digits")
+            what.add_argument("--path", metavar="FILE", help="lists the documents of a raw file")
     args, rest = parser.parse_known_args(arguments)
     prefix = "--config."
     wrong = [a for a in rest if not (a.startswith(prefix) and args.command in steps)]
     if wrong:
         parser.error(f"unknown argument {wrong[0]!r}; overrides are written --config.a.b=VALUE")
+    if args.command in steps and args.ray_address and args.engine != "ray":
+        parser.error(f"--ray-address={args.ray_address} needs --engine=ray")
     return args, [a.removeprefix(prefix) for a in rest]
 
 
@@ -69,6 +85,12 @@ def _run(args: argparse.Namespace, overrides: list[str]) -> int:
 
     if args.command == "verify":
         return _verify(args.workdir)
+    if args.command == "explain":
+        from data_tools.explain import documents_of, explain
+
+        found = explain(args.workdir, args.id) if args.id else documents_of(args.workdir, args.path)
+        print("\n".join(found))
+        return 0
     check_writable(args.workdir)
     if args.command == "sample":
         from data_tools.sample import sample
@@ -81,7 +103,12 @@ def _run(args: argparse.Namespace, overrides: list[str]) -> int:
     from jaxlm.schema import load
 
     recipe = load(Recipe, args.config, overrides)
-    engine = engines.local(recipe.worker_count())
+    memory = recipe.worker_memory_bytes
+    if args.engine == "ray":
+        args.workdir = args.workdir.absolute()  # workers stand elsewhere
+        engine = engines.cluster(args.ray_address or "auto", args.workdir, memory)
+    else:
+        engine = engines.local(recipe.worker_count(), memory)
     try:
         last = "report" if args.command == "build" else args.command
         build(recipe, args.workdir, engine, last)

@@ -1,7 +1,9 @@
 """The build: stages in order, from raw files to a manifest and a report.
 
-<workdir>/stages/<stage>/      intermediate tables, see stage.py
-<workdir>/shards/<shard>/      records and document table
+<workdir>/stages/<stage>/        intermediate tables, see stage.py
+<workdir>/shards/<shard>/        records and document table
+<workdir>/dropped/<partition>/   every document that did not stay, and why
+<workdir>/clusters.parquet       near duplicates
 <workdir>/tokenizer.model, manifest.json, report.json, report.html
 """
 
@@ -14,17 +16,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from data_tools.clean.partition import CLEAN
-from data_tools.corpus import write_manifest
-from data_tools.dedup.exact import (
-    DUPLICATES_STAGE,
-    KEYS_STAGE,
-    bucket_name,
-    duplicates_name,
-)
+import pyarrow.parquet as pq
+
+from data_tools.boilerplate.find import find as find_boilerplate
+from data_tools.clean.partition import CLEAN, CleanConfig
+from data_tools.corpus import write_clusters, write_manifest
+from data_tools.dedup import exact, near
 from data_tools.document import DataError
+from data_tools.dropped import DROPPED
 from data_tools.engines import Engine
 from data_tools.pack import PACK, ShardConfig
+from data_tools.privacy.partition import PRIVACY, ScrubConfig
+from data_tools.privacy.partition import inputs as secrets
 from data_tools.read.partition import READ, plan
 from data_tools.recipe import Recipe
 from data_tools.report import summarize, write_report
@@ -37,6 +40,12 @@ from data_tools.tokenizer.sample import SAMPLE, SampleConfig, quotas
 from data_tools.tokenizer.train import MODEL, TRAIN, TrainConfig
 from jaxlm.data import manifest
 
+DOCUMENTS = "documents.parquet"
+"""The output that holds a stage's documents."""
+
+type Inputs = dict[str, tuple[Input, ...]]
+"""What a partition reads, by role."""
+
 
 class Build:
     """One recipe in one work directory; each method runs what its step needs and no more."""
@@ -44,6 +53,8 @@ class Build:
     def __init__(self, recipe: Recipe, workdir: Path, engine: Engine):
         self.recipe, self.missing = available(recipe, workdir)
         self._workdir, self._engine = workdir, engine
+        self._types = {s.name: s.type for s in self.recipe.sources}
+        self._secrets = secrets(recipe.privacy)
         self.results: dict[str, StageResult] = {}
         """Stage -> its partitions, with those that ran this time."""
 
@@ -56,58 +67,94 @@ class Build:
         for source in sources:
             _check_read(source, _of(source, result))
 
-    def clean(self) -> None:
-        """Documents through the rules of their type."""
-        rules = {s.name: self.recipe.rules_for(s.type) for s in self.recipe.sources}
-        self._run(
-            CLEAN,
-            [
-                Partition(
-                    commit.partition,
-                    rules[source_of(commit.partition)],
-                    {"documents": commit.input("documents.parquet")},
-                )
-                for commit in self.results["read"].commits
-            ],
-        )
+    def exact(self) -> None:
+        """Finds the copies among the documents as they were read."""
+        documents = [(c.partition, c.input(DOCUMENTS)) for c in self._commits("read")]
+        self._exact = exact.find(self._run, documents, self.recipe.exact)
 
-    def dedup(self) -> None:
-        """Finds exact duplicates among the clean documents."""
-        cleaned, buckets = self.results["clean"].commits, self.recipe.dedup.buckets
-        documents = [(c.partition, {"documents": c.input("documents.parquet")}) for c in cleaned]
-        keys = self._run(KEYS_STAGE, [Partition(n, buckets, inputs) for n, inputs in documents])
+    def boilerplate(self) -> None:
+        """Finds the lines that recur in what is no copy."""
+        config = self.recipe.boilerplate
+        documents = [
+            (c.partition, self._standing(c))
+            for c in self._commits("read")
+            if self._type(c) in config.types
+        ]
+        self._lines = find_boilerplate(self._run, documents, config)
+
+    def clean(self) -> None:
+        """Documents without copies and boilerplate, through the rules of their type."""
+        rules = {s.type: self.recipe.rules_for(s.type) for s in self.recipe.sources}
+        boilerplate = self.recipe.boilerplate
+        self._restored = self._places_of_restored()
         partitions = []
-        for bucket in range(buckets):
-            name = bucket_name(bucket)
-            inputs = {"keys": tuple(i for c in keys.commits for i in c.input(name))}
-            if inputs["keys"]:
-                partitions.append(Partition(f"bucket-{bucket:05d}", None, inputs))
-        self._run(DUPLICATES_STAGE, partitions)
+        for commit in self._commits("read"):
+            name, kind = commit.partition, self._type(commit)
+            lines = boilerplate.removal if kind in boilerplate.types else None
+            config = CleanConfig(rules[kind], lines, self._restored[name])
+            inputs = self._standing(commit) | {"boilerplate": self._lines.about(name)}
+            partitions.append(Partition(name, config, inputs))
+        self._run(CLEAN, partitions)
+
+    def privacy(self) -> None:
+        """Private data in clean documents, by policy."""
+        partitions = []
+        for commit in self._commits("clean"):
+            inputs = {"documents": commit.input(DOCUMENTS)} | self._secrets
+            partitions.append(Partition(commit.partition, self._scrub(commit), inputs))
+        self._run(PRIVACY, partitions)
+
+    def near(self) -> None:
+        """Finds near duplicates, and evaluation data in the documents before that."""
+        documents = [(c.partition, c.input(DOCUMENTS)) for c in self._commits("privacy")]
+        self._contaminated = StageResult((), (), 0.0)
+        self._near = near.find(
+            self._run,
+            [
+                (name, {"documents": i, "verdicts": self._contaminated.about(name)})
+                for name, i in documents
+            ],
+            self.recipe.near,
+        )
+        write_clusters(self._workdir, self._near)
 
     def tokenizer(self) -> None:
         """Samples the surviving text and trains the tokenizer on it."""
         sizes: Counter[str] = Counter()
-        types = {s.name: s.type for s in self.recipe.sources}
-        for commit in self.results["clean"].commits:
-            sizes[types[source_of(commit.partition)]] += commit.report["text_bytes"]
+        for commit in self._commits("privacy"):
+            sizes[self._type(commit)] += commit.report["text_bytes"]
         quota = quotas(sizes, self.recipe.tokenizer.sample_bytes)
         shares = {kind: quota[kind] / max(size, 1) for kind, size in sizes.items()}
-        config = SampleConfig(shares, self.recipe.heldout)
-        sample = self._run(SAMPLE, [Partition(n, config, i) for n, i in self._surviving()])
+        sample = self._run(
+            SAMPLE,
+            [
+                Partition(n, SampleConfig(shares, self.recipe.heldout, self._restored[n]), inputs)
+                for n, inputs in self._surviving()
+            ],
+        )
         inputs = tuple(i for c in sample.commits for i in c.input("sample.parquet"))
         train = TrainConfig(self.recipe.tokenizer, quota)
         self._run(TRAIN, [Partition("model", train, {"sample": inputs})])
 
     def tokenize(self) -> None:
-        """Surviving documents to token ids."""
+        """Surviving documents to token ids; the others to the table of what was dropped."""
         commit = self._model()
         # By what it does, not by its file: the same pieces are the same tokenizer.
-        model = Input(commit.directory / MODEL, "tokenizer", commit.report["hash"])
-        partitions = [
-            Partition(name, None, {**inputs, "tokenizer": (model,)})
-            for name, inputs in self._surviving()
-        ]
-        self._run(TOKENIZE, partitions)
+        model = (Input(commit.directory / MODEL, "tokenizer", commit.report["hash"]),)
+        self._run(
+            TOKENIZE,
+            [
+                Partition(name, self._restored[name], inputs | {"tokenizer": model})
+                for name, inputs in self._surviving()
+            ],
+        )
+        stages = [self.results[s].commits for s in ("clean", "privacy", "tokenize")]
+        partitions = []
+        for commits in zip(*stages, strict=True):
+            dropped = tuple(i for c in commits for i in c.input("dropped.parquet"))
+            inputs = {"dropped": dropped, "ner": self._secrets["ner"]}
+            partitions.append(Partition(commits[0].partition, self._scrub(commits[0]), inputs))
+        self._run(DROPPED, partitions, self._workdir / "dropped")
         for source, counts in summarize(self.recipe, self.results).items():
             _check_kept(source, counts)
 
@@ -153,16 +200,49 @@ class Build:
         self.results[stage.name] = run_stage(stage, partitions, root, self._engine)
         return self.results[stage.name]
 
-    def _surviving(self) -> Iterator[tuple[str, dict[str, tuple[Input, ...]]]]:
-        """(Partition, inputs of `dedup.exact.survivors`) for each clean partition."""
-        duplicates = self.results["duplicates"].commits
-        for clean in self.results["clean"].commits:
-            name = duplicates_name(clean.partition)
-            inputs = {
-                "documents": clean.input("documents.parquet"),
-                "duplicates": tuple(i for c in duplicates for i in c.input(name)),
-            }
-            yield clean.partition, inputs
+    def _commits(self, stage: str) -> tuple[Commit, ...]:
+        return self.results[stage].commits
+
+    def _type(self, commit: Commit) -> str:
+        return self._types[source_of(commit.partition)]
+
+    def _scrub(self, commit: Commit) -> ScrubConfig:
+        kind = self._type(commit)
+        return ScrubConfig(self.recipe.privacy.of(kind), kind)
+
+    def _standing(self, commit: Commit) -> Inputs:
+        """Documents as they were read, and the verdicts about copies among them."""
+        about = self._exact.about(commit.partition)
+        return {"documents": commit.input(DOCUMENTS), "verdicts": about}
+
+    def _surviving(self) -> Iterator[tuple[str, Inputs]]:
+        """(Partition, its clean documents, the verdicts about them, what they stand for)."""
+        for commit in self._commits("privacy"):
+            name = commit.partition
+            yield (
+                name,
+                {
+                    "documents": commit.input(DOCUMENTS),
+                    "verdicts": self._contaminated.about(name) + self._near.about(name),
+                    "members": self._near.about(name, ".members"),
+                },
+            )
+
+    def _places_of_restored(self) -> dict[str, tuple[str, ...]]:
+        """Partition -> ids of its documents that the recipe restores; an unknown id is an error."""
+        left = set(self.recipe.restored)
+        found = {c.partition: () for c in self._commits("read")}
+        for commit in self._commits("read") if left else ():
+            table = pq.read_table(commit.directory / DOCUMENTS, columns=["id"])
+            here = left.intersection(id.hex() for id in table["id"].to_pylist())
+            found[commit.partition] = tuple(sorted(here))
+            left -= here
+        if left:
+            raise DataError(
+                f"config.restored: no document has the id {min(left)}; take it from the report, "
+                "or from `python -m data_tools explain`"
+            )
+        return found
 
     def _model(self) -> Commit:
         (commit,) = self.results["tokenizer"].commits
@@ -200,8 +280,11 @@ class Build:
 
 STEPS: dict[str, Callable[[Build], None]] = {
     "read": Build.read,
+    "exact": Build.exact,
+    "boilerplate": Build.boilerplate,
     "clean": Build.clean,
-    "dedup": Build.dedup,
+    "privacy": Build.privacy,
+    "near": Build.near,
     "tokenizer": Build.tokenizer,
     "tokenize": Build.tokenize,
     "pack": Build.pack,
@@ -250,8 +333,7 @@ def _check_kept(source: str, counts: Mapping[str, Any]) -> None:
         rules = ", ".join(f"{rule} ({n})" for rule, n in counts["dropped"].items())
         raise DataError(
             f"source {source}: all {counts['documents']} documents were dropped: {rules}; "
-            "loosen the rule, or take the source out of the recipe (each document is in "
-            "stages/*/*/dropped.parquet)"
+            "loosen the rule, or take the source out of the recipe (each document is in dropped/)"
         )
 
 
@@ -263,7 +345,7 @@ def _check_read(source: SourceConfig, commits: list[Commit]) -> None:
     sample = next(s for c in commits for s in c.report["bad_samples"])
     raise DataError(
         f"source {source.name}: no document in the files of {', '.join(source.paths)} below "
-        f"{source.root}: {reasons}; for example {sample['path']} line {sample['line']}: "
+        f"{source.root}: {reasons}; for example {sample['path']} {sample['place']}: "
         f"{sample['reason']} {sample['detail']}".rstrip()
     )
 

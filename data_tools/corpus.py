@@ -1,9 +1,12 @@
-"""The corpus that a build leaves: its tokenizer and the manifest over its shards."""
+"""What a build leaves beside its shards: tokenizer, manifest, clusters of near duplicates."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
+from data_tools.dedup.clusters import CLUSTERS
 from data_tools.document import DataError
 from data_tools.pack import CHUNKS
 from data_tools.recipe import Recipe
@@ -45,6 +48,16 @@ def write_manifest(
         counts=counts,
     )
     manifest.save(whole, workdir / "manifest.json")
+
+
+def write_clusters(workdir: Path, near: StageResult) -> None:
+    """Writes clusters.parquet (`dedup.clusters.CLUSTERS`): which documents say nearly the same."""
+    temporary = workdir / "clusters.parquet.tmp"
+    with pq.ParquetWriter(temporary, CLUSTERS, compression="zstd") as table:
+        for commit in near.commits:
+            for piece in commit.input("clusters.parquet"):
+                table.write_table(pq.read_table(piece.path))
+    temporary.replace(workdir / "clusters.parquet")
 
 
 def _shard(commit: Commit) -> manifest.Shard:

@@ -26,6 +26,7 @@ SCHEMA = pa.schema(
         ("path", pa.string()),
         ("offset", pa.int64()),
         ("meta", pa.string()),
+        ("quality", pa.float64()),
     ]
 )
 
@@ -59,6 +60,8 @@ class Document:
     offset: int
     """Of the record: bytes into the decompressed file (jsonl), rows (parquet), else 0."""
     meta: Mapping[str, str]
+    quality: float = 1.0
+    """Share of the weights of the scored rules that it passed; 1 before and without them."""
 
     @classmethod
     def make(

@@ -1,29 +1,53 @@
-"""Documents that were dropped: all of them in a table, some of them in the report."""
+"""Documents that do not stay: how corpus-wide stages name them, and the table of why each went."""
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_tools.document import Document, Drop
+from data_tools.document import Document, Drop, read_tables
+from data_tools.stage import Input
+from data_tools.tally import Tally
 
-SAMPLES = 5
-"""Dropped documents a rule and partition that go into the report."""
-SAMPLE_CHARACTERS = 200
+EXCERPT_CHARACTERS = 1_000
+
+VERDICTS = pa.schema([("id", pa.binary(16)), ("rule", pa.string()), ("detail", pa.string())])
+"""What a stage over the whole corpus writes for each partition: the documents that go."""
 
 SCHEMA = pa.schema(
     [
         ("id", pa.binary(16)),
         ("source", pa.string()),
+        ("type", pa.string()),
         ("path", pa.string()),
         ("offset", pa.int64()),
         ("rule", pa.string()),
         ("detail", pa.string()),
+        ("excerpt", pa.string()),
     ]
 )
+"""`excerpt`: the first characters, as they are; only the stage `dropped` shows them, masked."""
+
+
+def standing(
+    documents: Iterable[Input], verdicts: Iterable[Input], restored: Sequence[str] = ()
+) -> Iterator[Document | tuple[Document, Drop]]:
+    """The documents of a partition: those that stay, and the others with their `Drop`.
+
+    `restored` has the ids (32 hex digits) of documents that stay against a verdict.
+    """
+    drops: dict[bytes, Drop] = {}
+    for file in verdicts:
+        columns = pq.read_table(file.path, schema=VERDICTS).to_pydict()
+        rows = zip(columns["id"], columns["rule"], columns["detail"], strict=True)
+        drops.update((id, Drop(rule, detail)) for id, rule, detail in rows)
+    for id in restored:
+        drops.pop(bytes.fromhex(id), None)
+    for document in read_tables(i.path for i in documents):
+        drop = drops.get(document.id)
+        yield document if drop is None else (document, drop)
 
 
 class Drops:
@@ -31,18 +55,16 @@ class Drops:
 
     def __init__(self) -> None:
         self._rows: list[Mapping[str, object]] = []
-        self._counts: Counter[str] = Counter()
-        self._samples: list[Mapping[str, object]] = []
+        self._tallies: dict[str, Tally] = {}
 
     def add(self, document: Document, drop: Drop) -> None:
         """Records why a document does not stay."""
-        where = {"source": document.source, "path": document.path, "offset": document.offset}
-        why = {"rule": drop.rule, "detail": drop.detail}
-        self._rows.append({"id": document.id} | where | why)
-        self._counts[drop.rule] += 1
-        if self._counts[drop.rule] <= SAMPLES:
-            text = document.text[:SAMPLE_CHARACTERS]
-            self._samples.append(where | why | {"text": text})
+        row = {name: getattr(document, name) for name in SCHEMA.names[:5]}
+        # a name or a message from the text may hold half a character
+        detail = drop.detail.encode(errors="replace").decode()
+        excerpt = document.text[:EXCERPT_CHARACTERS]
+        self._rows.append(row | {"rule": drop.rule, "detail": detail, "excerpt": excerpt})
+        self._tallies.setdefault(drop.rule, Tally()).add(document)
 
     def save(self, directory: Path) -> None:
         """Writes dropped.parquet, unless nothing was dropped."""
@@ -51,5 +73,8 @@ class Drops:
             pq.write_table(table, directory / "dropped.parquet", compression="zstd")
 
     def report(self) -> dict[str, Any]:
-        """Counts by rule, and samples."""
-        return {"dropped": dict(self._counts), "drop_samples": self._samples}
+        """By rule: the number of documents, and their tally."""
+        return {
+            "dropped": {rule: tally.documents for rule, tally in self._tallies.items()},
+            "lost": {rule: tally.report() for rule, tally in self._tallies.items()},
+        }

@@ -10,8 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from data_tools.boilerplate.config import BoilerplateConfig
 from data_tools.clean import RULES, Rule
+from data_tools.clean.partition import NamedRule
+from data_tools.dedup.config import NearConfig
+from data_tools.dedup.exact import ExactConfig
 from data_tools.heldout import HeldoutConfig
+from data_tools.privacy.config import PrivacyConfig
 from data_tools.read import READERS
 from data_tools.source import SourceConfig
 from jaxlm.schema import ConfigError, parse, section
@@ -27,24 +32,19 @@ class RuleConfig:
     """Field of the rule -> value; checked against the rule's own class."""
     types: tuple[str, ...] = ()
     """Source types that it applies to; empty: all."""
+    weight: float = 0.0
+    """0: the rule drops documents. Above: it drops none, and lowers the quality of those that break
+    it, which is the share of the weights of its type that a document has earned."""
+
+    def __post_init__(self) -> None:
+        if self.weight < 0:
+            raise ValueError(f"weight={self.weight} must be at least 0")
 
     def build(self, path: str) -> Rule:
         """The rule with its thresholds; `ConfigError` names `path` and what is allowed."""
         if self.name not in RULES:
             raise ConfigError(f"{path}.name={self.name!r}: must be one of {', '.join(RULES)}")
         return parse(RULES[self.name], self.params, f"{path}.params")
-
-
-@dataclass(frozen=True)
-class DedupConfig:
-    """Exact duplicates: one document of each content stays, the one with the smallest id."""
-
-    buckets: int = 16
-    """Hash ranges that are sorted apart; the hashes of one must fit in memory."""
-
-    def __post_init__(self) -> None:
-        if self.buckets < 1:
-            raise ValueError(f"buckets={self.buckets} must be at least 1")
 
 
 @dataclass(frozen=True)
@@ -108,10 +108,19 @@ class Recipe:
 
     sources: tuple[SourceConfig, ...] = ()
     """Where raw text lies; their order is the order of reports."""
+    exact: ExactConfig = section(ExactConfig)
+    """Removal of copies, before all else."""
+    boilerplate: BoilerplateConfig = section(BoilerplateConfig)
+    """Removal of lines that recur over a site or the corpus."""
     rules: tuple[RuleConfig, ...] = ()
     """Applied in this order; the first that drops a document is named in the report."""
-    dedup: DedupConfig = section(DedupConfig)
-    """Removal of copies."""
+    privacy: PrivacyConfig = section(PrivacyConfig)
+    """What happens to private data."""
+    near: NearConfig = section(NearConfig)
+    """Removal of near duplicates."""
+    restored: tuple[str, ...] = ()
+    """Ids (32 hex digits, as in the report and by `explain`) of documents to keep against every
+    rule and duplicate."""
     heldout: HeldoutConfig = section(HeldoutConfig)
     """Documents kept for evaluation."""
     tokenizer: TokenizerConfig = section(TokenizerConfig)
@@ -125,7 +134,9 @@ class Recipe:
     partition_bytes: int = 256 << 20
     """Raw bytes that one task reads, about; a file is never split."""
     workers: int = 0
-    """Worker processes; 0: one for each core. Changes no byte of the result."""
+    """Worker processes on this machine; 0: one for each core. Changes no byte of the result."""
+    worker_memory_bytes: int = 0
+    """What a worker may take for a partition, on Linux; 0: no limit. Changes no byte either."""
 
     def __post_init__(self) -> None:
         if not self.sources:
@@ -142,14 +153,17 @@ class Recipe:
                         f"config.rules[{i}].types: no source has the type {kind!r}; "
                         f"types here: {', '.join(types)}"
                     )
-        for name, least in (("partition_bytes", 1), ("workers", 0)):
+        for id in self.restored:
+            if not re.fullmatch("[0-9a-f]{32}", id):
+                raise ConfigError(f"config.restored: {id!r} is no id; write its 32 hex digits")
+        for name, least in (("partition_bytes", 1), ("workers", 0), ("worker_memory_bytes", 0)):
             if getattr(self, name) < least:
                 raise ConfigError(f"config.{name}={getattr(self, name)}: must be at least {least}")
 
-    def rules_for(self, type: str) -> tuple[tuple[str, Rule], ...]:
-        """(Name, rule) in order, of the rules that apply to a source type."""
+    def rules_for(self, type: str) -> tuple[NamedRule, ...]:
+        """The rules that apply to a source type, in order."""
         return tuple(
-            (rule.name, rule.build(f"config.rules[{i}]"))
+            NamedRule(rule.name, rule.build(f"config.rules[{i}]"), rule.weight)
             for i, rule in enumerate(self.rules)
             if not rule.types or type in rule.types
         )

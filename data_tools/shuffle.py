@@ -48,18 +48,18 @@ def shuffle_partition(partition: Partition[ShuffleConfig], out: Path) -> Report:
 def _scatter(
     rows: pa.Table, config: ShuffleConfig, out: Path, writers: dict[str, pq.ParquetWriter]
 ) -> None:
-    ids, hashes = rows["id"].to_pylist(), rows["content_hash"].to_pylist()
-    names = np.array([_bucket(i, h, config) for i, h in zip(ids, hashes, strict=True)])
+    columns = rows.select(["id", "content_hash", "members"]).to_pydict().values()
+    names = np.array([_bucket(id, (h, *m), config) for id, h, m in zip(*columns, strict=True)])
     for name in map(str, np.unique(names)):
         if name not in writers:
             writers[name] = pq.ParquetWriter(out / name, SCHEMA, compression="zstd")
         writers[name].write_table(rows.take(np.flatnonzero(names == name)))
 
 
-def _bucket(id: bytes, content_hash: bytes, config: ShuffleConfig) -> str:
-    held = config.heldout.holds(content_hash)
+def _bucket(id: bytes, content_hashes: tuple[bytes, ...], config: ShuffleConfig) -> str:
+    held = config.heldout.holds(content_hashes)
     shard = shard_of(order_key(id, config.salt), config.shards[held])
     return bucket_name(SPLITS[held], shard)
 
 
-SHUFFLE = Stage("shuffle", "1", shuffle_partition)
+SHUFFLE = Stage("shuffle", "2", shuffle_partition)

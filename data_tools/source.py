@@ -13,7 +13,7 @@ class SourceConfig:
     type: str = ""
     """Kind of text: web, book, encyclopedia, code, dialogue, or a word of your own."""
     format: str = ""
-    """A reader: txt, jsonl, parquet or source_tree."""
+    """A reader: txt, jsonl, parquet, html, warc, mediawiki, dialogue or source_tree."""
     root: str = "."
     """Directory of the files, relative to the work directory, or absolute. It may move."""
     paths: tuple[str, ...] = ()
@@ -21,9 +21,16 @@ class SourceConfig:
     text_field: str = "text"
     """jsonl and parquet: the field that holds the text."""
     meta_fields: tuple[str, ...] = ()
-    """jsonl and parquet: fields kept beside the text, for example a URL."""
-    encoding: Literal["utf-8", "gb18030"] = "utf-8"
-    """txt, jsonl and source_tree: how text is stored; gb18030 covers GBK and GB2312."""
+    """jsonl, parquet and dialogue: fields kept beside the text, for example a URL."""
+    encoding: Literal["utf-8", "gb18030", "big5", "auto"] = "utf-8"
+    """txt, jsonl, dialogue and source_tree: how text is stored. gb18030 covers GBK and GB2312; auto
+    finds the charset of each record from its bytes. The charset of a web page is always found."""
+    max_record_bytes: int = 64 << 20
+    """A longer record, as it is before text is taken out of it, is bad and not held in memory."""
+
+    def __post_init__(self) -> None:
+        if self.max_record_bytes < 1:
+            raise ValueError(f"max_record_bytes={self.max_record_bytes} must be at least 1")
 
 
 def partition_name(source: str, index: int) -> str:

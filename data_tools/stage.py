@@ -1,7 +1,7 @@
 """A stage: a pure function over one partition of its input. Atomic commits, resume by fingerprint.
 
     <root>/<partition>/<output>        files that the function wrote, under names of its choice
-    <root>/<partition>/commit.json     fingerprint, size and sha256 of each output, report
+    <root>/<partition>/commit.json     fingerprint, size and sha256 of each output, report, time
 
 A partition is written in a temporary directory, synced, and renamed: it is there whole or not at
 all. It is not run again while its fingerprint stands: the stage's name and version, the partition's
@@ -14,6 +14,8 @@ import json
 import os
 import shutil
 import time
+import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +81,8 @@ class Commit:
     directory: Path
     outputs: Mapping[str, Output]
     report: Report
+    seconds: float
+    """That its function took in its worker, when it ran."""
 
     def input(self, output: str) -> tuple[Input, ...]:
         """That output as the input of a later stage; empty when it was not written."""
@@ -93,6 +97,17 @@ class StageResult:
 
     commits: tuple[Commit, ...]
     ran: tuple[str, ...]
+    seconds: float
+    """From the first to the last of those that ran, on the clock."""
+
+    def about(self, partition: str, what: str = "") -> tuple[Input, ...]:
+        """What a stage over the whole corpus has to say about one partition of documents: its
+        outputs `<partition><what>.parquet`."""
+        return tuple(i for c in self.commits for i in c.input(f"{partition}{what}.parquet"))
+
+
+type Run = Callable[[Stage[Any], Sequence[Partition[Any]]], StageResult]
+"""Runs a stage in the place that a build keeps for it."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +118,13 @@ class Task:
     partition: Partition[Any]
     root: Path
     fingerprint: str
+    bytes: int
+    """That it reads; a file that other partitions read too counts in part."""
+
+    @property
+    def name(self) -> str:
+        """Of its partition."""
+        return self.partition.name
 
 
 def fingerprint(stage: Stage[Any], partition: Partition[Any]) -> str:
@@ -126,10 +148,25 @@ def _stale(partitions: Sequence[Partition[Any]], root: Path) -> list[Path]:
     return [p for p in root.iterdir() if p.name not in names] if root.exists() else []
 
 
+def _sweep(partitions: Sequence[Partition[Any]], root: Path) -> None:
+    for entry in _stale(partitions, root):
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:  # what a file manager or an editor left there
+            entry.unlink()
+
+
 def _pending(stage: Stage[Any], partitions: Sequence[Partition[Any]], root: Path) -> list[Task]:
     """The partitions that have no commit with their present fingerprint."""
-    tasks = [Task(stage, p, root, fingerprint(stage, p)) for p in partitions]
-    return [t for t in tasks if _committed(root / t.partition.name, t.fingerprint) is None]
+    readers = Counter(i.path for p in partitions for files in p.inputs.values() for i in files)
+    tasks = []
+    for p in partitions:
+        current = fingerprint(stage, p)
+        if _committed(root / p.name, current) is None:
+            paths = [i.path for files in p.inputs.values() for i in files]
+            size = sum(path.stat().st_size // readers[path] for path in paths)
+            tasks.append(Task(stage, p, root, current, size))
+    return tasks
 
 
 def run_stage(
@@ -139,35 +176,44 @@ def run_stage(
     names = {p.name for p in partitions}
     assert len(names) == len(partitions), f"{stage.name}: partition names are not distinct"
     root.mkdir(parents=True, exist_ok=True)
-    for entry in _stale(partitions, root):
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        else:  # what a file manager or an editor left there
-            entry.unlink()
+    _sweep(partitions, root)
     started = time.monotonic()
     tasks = _pending(stage, partitions, root)
-    engine.run(run_task, tasks, stage.name, lambda task: task.partition.name)
+    engine.run(run_task, tasks, stage.name)
+    _sweep(partitions, root)  # attempts whose worker died
     commits = [_committed(root / p.name, fingerprint(stage, p)) for p in partitions]
     assert all(commits), f"{stage.name}: a partition is not committed after its run"
+    seconds = time.monotonic() - started
     if partitions:
         reused = len(partitions) - len(tasks)
-        seconds = time.monotonic() - started
-        print(f"{stage.name}: {len(tasks)} run, {reused} reused, {seconds:.1f} s", flush=True)
-    return StageResult(tuple(c for c in commits if c), tuple(t.partition.name for t in tasks))
+        rate = sum(t.bytes for t in tasks) / 1e6 / seconds
+        speed = f", {rate:.1f} MB/s" if tasks else ""
+        print(
+            f"{stage.name}: {len(tasks)} run, {reused} reused, {seconds:.1f} s{speed}", flush=True
+        )
+    ran = tuple(t.partition.name for t in tasks)
+    return StageResult(tuple(c for c in commits if c), ran, seconds)
 
 
 def run_task(task: Task) -> None:
     """Runs one partition and commits it: a crash at any moment leaves the old state or the new."""
-    final = task.root / task.partition.name
-    temporary = task.root / f"{task.partition.name}.{os.getpid()}.tmp"
-    shutil.rmtree(temporary, ignore_errors=True)
+    final = task.root / task.name
+    # a name of its own: on a cluster, an attempt that is given up may still be running
+    temporary = task.root / f"{task.name}.{uuid.uuid4().hex}.tmp"
     temporary.mkdir()
+    started = time.monotonic()
     report = task.stage.run(task.partition, temporary)
+    seconds = round(time.monotonic() - started, 3)
     outputs = {}
     for path in sorted(temporary.iterdir()):
         outputs[path.name] = {"bytes": path.stat().st_size, "sha256": sha256(path)}
         _sync(path)
-    commit = {"fingerprint": task.fingerprint, "outputs": outputs, "report": report}
+    commit = {
+        "fingerprint": task.fingerprint,
+        "outputs": outputs,
+        "report": report,
+        "seconds": seconds,
+    }
     (temporary / COMMIT).write_text(json.dumps(commit, ensure_ascii=False), encoding="utf-8")
     _sync(temporary / COMMIT)
     _sync(temporary)
@@ -184,13 +230,14 @@ def _committed(directory: Path, expected: str) -> Commit | None:
         if data["fingerprint"] != expected:
             return None
         outputs = {name: Output(**o) for name, o in data["outputs"].items()}
+        commit = Commit(directory.name, directory, outputs, data["report"], data["seconds"])
     except (FileNotFoundError, ValueError, TypeError, KeyError):  # torn, or written by no build
         return None
     for name, output in outputs.items():
         path = directory / name
         if not path.is_file() or path.stat().st_size != output.bytes:
             return None
-    return Commit(directory.name, directory, outputs, data["report"])
+    return commit
 
 
 def _sync(path: Path) -> None:

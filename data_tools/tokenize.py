@@ -4,15 +4,17 @@ import functools
 from collections.abc import Iterator
 from itertools import batched
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_tools.dedup.exact import survivors
 from data_tools.document import Document, Drop
-from data_tools.drops import Drops
+from data_tools.drops import Drops, standing
+from data_tools.heldout import read_members
 from data_tools.stage import Partition, Report, Stage
+from data_tools.tally import Tally
 from jaxlm.data.tokenizer import Tokenizer
 
 BATCH = 256
@@ -26,12 +28,15 @@ SCHEMA = pa.schema(
         ("type", pa.string()),
         ("path", pa.string()),
         ("offset", pa.int64()),
+        ("quality", pa.float64()),
+        ("members", pa.list_(pa.binary(16))),
         ("text_bytes", pa.int64()),
         ("tokens", pa.int64()),
         ("ids", pa.large_binary()),
     ]
 )
-"""`ids`: little-endian, of `id_dtype`; without BOS."""
+"""`members`: content hashes of the near duplicates that were dropped in the document's favour.
+`ids`: little-endian, of `id_dtype`; without BOS."""
 
 
 def id_dtype(vocab_size: int) -> np.dtype:
@@ -39,33 +44,42 @@ def id_dtype(vocab_size: int) -> np.dtype:
     return np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
 
 
-def tokenize_partition(partition: Partition[None], out: Path) -> Report:
-    """Writes tokens.parquet, and dropped.parquet for duplicates and texts that do not come back."""
+type Restored = tuple[str, ...]
+"""Ids (32 hex digits) of documents that stay against a verdict."""
+
+
+def tokenize_partition(partition: Partition[Restored], out: Path) -> Report:
+    """Writes tokens.parquet, and dropped.parquet for the documents of verdicts and those that the
+    tokenizer does not give back."""
     (model,) = partition.inputs["tokenizer"]
     tokenizer = _tokenizer(model.path, model.identity)
-    drops = Drops()
-    documents = tokens = text_bytes = 0
+    members = read_members(partition.inputs["members"])
+    drops, kept = Drops(), Tally()
+    tokens = 0
     with pq.ParquetWriter(out / "tokens.parquet", SCHEMA, compression="zstd") as table:
         for batch in batched(_kept(partition, drops), BATCH):
-            rows = list(_rows(batch, tokenizer, drops))
+            rows: list[dict[str, Any]] = [
+                row | {"members": members.get(row["id"], [])}
+                for row in _rows(batch, tokenizer, drops, kept)
+            ]
             table.write_table(pa.Table.from_pylist(rows, SCHEMA))
-            documents += len(rows)
             tokens += sum(row["tokens"] for row in rows)
-            text_bytes += sum(row["text_bytes"] for row in rows)
     drops.save(out)
-    counts = {"documents": documents, "tokens": tokens, "text_bytes": text_bytes}
-    return counts | drops.report()
+    return {"tokens": tokens} | kept.report() | drops.report()
 
 
-def _kept(partition: Partition[None], drops: Drops) -> Iterator[Document]:
-    for found in survivors(partition.inputs):
+def _kept(partition: Partition[Restored], drops: Drops) -> Iterator[Document]:
+    inputs = partition.inputs
+    for found in standing(inputs["documents"], inputs["verdicts"], partition.config):
         if isinstance(found, Document):
             yield found
         else:
             drops.add(*found)
 
 
-def _rows(documents: tuple[Document, ...], tokenizer: Tokenizer, drops: Drops) -> Iterator[dict]:
+def _rows(
+    documents: tuple[Document, ...], tokenizer: Tokenizer, drops: Drops, kept: Tally
+) -> Iterator[dict[str, Any]]:
     dtype = id_dtype(tokenizer.vocab_size)
     for document in documents:
         text = document.text
@@ -74,7 +88,8 @@ def _rows(documents: tuple[Document, ...], tokenizer: Tokenizer, drops: Drops) -
         if decoded != text:
             drops.add(document, Drop("round_trip", _difference(text, decoded)))
             continue
-        yield {name: getattr(document, name) for name in SCHEMA.names[:6]} | {
+        kept.add(document)
+        yield {name: getattr(document, name) for name in SCHEMA.names[:7]} | {
             "text_bytes": len(text.encode()),
             "tokens": len(ids),
             "ids": np.array(ids, dtype).tobytes(),
@@ -96,4 +111,4 @@ def _tokenizer(path: Path, identity: str) -> Tokenizer:
     return tokenizer
 
 
-TOKENIZE = Stage("tokenize", "1", tokenize_partition)
+TOKENIZE = Stage("tokenize", "2", tokenize_partition)

@@ -103,6 +103,8 @@ def parse[T](cls: type[T], config: Mapping[str, Any] | ConfigDict, path: str = "
 
 
 def _convert(hint: Any, value: Any, path: str) -> Any:
+    if isinstance(hint, typing.TypeAliasType):
+        hint = hint.__value__
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if dataclasses.is_dataclass(hint):
         if isinstance(value, cast(type, hint)):

@@ -1,42 +1,100 @@
-"""The clean stage: documents through the ordered rules."""
+"""The clean stage: the documents that no verdict names, without their boilerplate, through the
+ordered rules."""
 
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
+from data_tools.boilerplate.config import Removal
+from data_tools.boilerplate.remove import Boilerplate
 from data_tools.clean.rule import Rule
-from data_tools.document import Document, Drop, read_tables, table_writer
-from data_tools.drops import Drops
+from data_tools.document import Document, Drop, table_writer
+from data_tools.drops import Drops, standing
 from data_tools.stage import Partition, Report, Stage
 
-type NamedRules = tuple[tuple[str, Rule], ...]
-"""Name in `RULES` and the rule with all its thresholds, in the order of the recipe."""
+
+@dataclass(frozen=True)
+class NamedRule:
+    """A rule as a recipe asks for it."""
+
+    name: str
+    """Key of `RULES`."""
+    rule: Rule
+    weight: float
+    """0: the rule drops. Above: what it would drop stays, and its quality is lower by this."""
 
 
-def clean_partition(partition: Partition[NamedRules], out: Path) -> Report:
+@dataclass(frozen=True)
+class CleanConfig:
+    """What the result for one partition depends on, besides its documents and the verdicts."""
+
+    rules: tuple[NamedRule, ...]
+    """Those of the source's type, in order."""
+    boilerplate: Removal | None
+    """None: lines of this source are not looked at."""
+    restored: tuple[str, ...]
+    """Ids (32 hex digits) of its documents that are kept against every verdict and rule."""
+
+
+def clean_partition(partition: Partition[CleanConfig], out: Path) -> Report:
     """Writes documents.parquet, and dropped.parquet when a document is dropped."""
-    drops = Drops()
+    config, inputs = partition.config, partition.inputs
+    boilerplate = None
+    if config.boilerplate:
+        boilerplate = Boilerplate(config.boilerplate, inputs["boilerplate"])
+    drops, lines = Drops(), 0
     documents = text_bytes = 0
     with table_writer(out / "documents.parquet") as write:
-        for document in read_tables(i.path for i in partition.inputs["documents"]):
-            result = _apply(document, partition.config)
-            if isinstance(result, Drop):
-                drops.add(document, result)
-            else:
+        for result in standing(inputs["documents"], inputs["verdicts"], config.restored):
+            if boilerplate and isinstance(result, Document):
+                result, removed = _without(result, boilerplate, config)
+                lines += removed
+            if isinstance(result, Document):
+                result = clean(result, config)
+            if isinstance(result, Document):
                 write(result)
                 documents += 1
                 text_bytes += len(result.text.encode())
+            else:
+                drops.add(*result)
     drops.save(out)
-    return {"documents": documents, "text_bytes": text_bytes} | drops.report()
+    counts = {"documents": documents, "text_bytes": text_bytes, "boilerplate_lines": lines}
+    return counts | drops.report()
 
 
-def _apply(document: Document, rules: NamedRules) -> Document | Drop:
-    for _, rule in rules:
-        result = rule(document)
-        if isinstance(result, Drop):
-            return result
-        document = result
+def _without(
+    document: Document, boilerplate: Boilerplate, config: CleanConfig
+) -> tuple[Document | tuple[Document, Drop], int]:
+    """The document without boilerplate, or with the reason that it goes; lines removed."""
+    result, removed = boilerplate(document)
+    if isinstance(result, Document):
+        return result, removed
+    if document.id.hex() in config.restored:
+        return document, 0
+    return (document, result), removed
+
+
+def clean(document: Document, config: CleanConfig) -> Document | tuple[Document, Drop]:
+    """The document as the rules leave it, with its quality; or with the rule that drops it."""
+    restored = document.id.hex() in config.restored
+    seen = passed = 0.0
+    faults: list[str] = []
+    for rule in config.rules:
+        result = rule.rule(document)
+        if isinstance(result, Document):
+            document = result
+            passed += rule.weight
+        elif rule.weight:
+            faults.append(rule.name)
+        elif not restored:
+            return document, result
+        seen += rule.weight
+        if rule.weight:
+            document = replace(document, quality=passed / seen)
+    if faults:
+        document = replace(document, meta={**document.meta, "faults": " ".join(faults)})
     return document
 
 
 # ftfy decides what is damage, so another release of it is another rule
-CLEAN = Stage("clean", f"1 ftfy {version('ftfy')}", clean_partition)
+CLEAN = Stage("clean", f"2 ftfy {version('ftfy')}", clean_partition)

@@ -1,5 +1,6 @@
 """Repairs text that was decoded wrongly, and gives every text the same newlines."""
 
+import re
 from dataclasses import dataclass
 
 import ftfy
@@ -17,6 +18,13 @@ CONFIG = ftfy.TextFixerConfig(
     explain=False,
 )
 
+# ftfy works line by line, and a line of these alone it leaves as it is: no encoding that it tries
+# would make them of UTF-8's bytes, none is a control, and none composes with its neighbour.
+SOUND = re.compile(
+    "[\t\n\f -~·–—‘’“”…、-〟一-鿿！-～　]*",
+)
+LINE = re.compile("[^\n]*\n|[^\n]+")
+
 
 @dataclass(frozen=True)
 class UnicodeRepair:
@@ -27,7 +35,10 @@ class UnicodeRepair:
     """
 
     def __call__(self, document: Document) -> Document | Drop:
-        text = ftfy.fix_text(document.text, CONFIG)
+        lines = LINE.findall(document.text)
+        text = "".join(
+            line if SOUND.fullmatch(line) else ftfy.fix_text(line, CONFIG) for line in lines
+        )
         if not text.strip():
             return Drop("unicode_repair", "nothing is left but white space")
         return document.with_text(text)

@@ -2,26 +2,50 @@
 
 Two stages, so that no process holds the hashes of the whole corpus. `keys` sorts each partition's
 (content hash, id) into buckets by hash; `duplicates` finds, in one bucket of all partitions, the
-documents that do not stay, and writes them apart for each partition. Later stages read documents
-through `survivors`, so text is not copied for it.
+documents that do not stay, and writes them apart for each partition: text is not copied for it.
 
-It runs after the cleaning rules: they change text, and only what they leave can be compared so
-that no copy is left. Hashing a repaired form before them would cost each document a repair more
-than cleaning the duplicates does.
+It runs first, on the text as it was read, and saves the later steps the work. Copies that cleaning
+makes equal are left to near dedup.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_tools.document import Document, Drop, read_tables
-from data_tools.stage import Input, Partition, Report, Stage
+from data_tools.drops import VERDICTS
+from data_tools.stage import Input, Partition, Report, Run, Stage, StageResult
+
+
+@dataclass(frozen=True)
+class ExactConfig:
+    """Copies of documents: one of each content stays, the one with the smallest id."""
+
+    buckets: int = 16
+    """Hash ranges that are sorted apart; the hashes of one must fit in memory."""
+
+    def __post_init__(self) -> None:
+        if self.buckets < 1:
+            raise ValueError(f"buckets={self.buckets} must be at least 1")
+
 
 KEYS = pa.schema([("content_hash", pa.binary(16)), ("id", pa.binary(16))])
-DUPLICATES = pa.schema([("id", pa.binary(16)), ("kept", pa.binary(16))])
+
+
+def find(
+    run: Run, documents: Sequence[tuple[str, tuple[Input, ...]]], config: ExactConfig
+) -> StageResult:
+    """Verdicts about the copies among `documents`: (partition, its tables)."""
+    keys = run(KEYS_STAGE, [Partition(n, config, {"documents": i}) for n, i in documents])
+    partitions = []
+    for bucket in range(config.buckets):
+        inputs = tuple(i for c in keys.commits for i in c.input(bucket_name(bucket)))
+        if inputs:
+            partitions.append(Partition(f"bucket-{bucket:05d}", None, {"keys": inputs}))
+    return run(DUPLICATES_STAGE, partitions)
 
 
 def bucket_name(bucket: int) -> str:
@@ -29,17 +53,12 @@ def bucket_name(bucket: int) -> str:
     return f"bucket-{bucket:05d}.parquet"
 
 
-def duplicates_name(partition: str) -> str:
-    """Output of `duplicates` for the documents of one partition."""
-    return f"{partition}.parquet"
-
-
-def keys_partition(partition: Partition[int], out: Path) -> Report:
-    """Writes bucket-*.parquet; the config is the number of buckets."""
+def keys_partition(partition: Partition[ExactConfig], out: Path) -> Report:
+    """Writes bucket-*.parquet."""
     tables = [pq.read_table(i.path, columns=KEYS.names) for i in partition.inputs["documents"]]
     keys = pa.concat_tables(tables)
     high = _words(keys, "content_hash")[:, 0] >> np.uint64(32)
-    bucket_N = (high * np.uint64(partition.config)) >> np.uint64(32)
+    bucket_N = (high * np.uint64(partition.config.buckets)) >> np.uint64(32)
     for bucket in np.unique(bucket_N):
         rows = keys.take(np.flatnonzero(bucket_N == bucket))
         pq.write_table(rows, out / bucket_name(bucket), compression="zstd")
@@ -61,9 +80,10 @@ def duplicates_partition(partition: Partition[None], out: Path) -> Report:
     lost, kept = order_N[same_N], order_N[first_N[same_N]]
     for origin in np.unique(origin_N[lost]):
         here = origin_N[lost] == origin
-        columns = [keys.column("id").take(rows[here]) for rows in (lost, kept)]
-        table = pa.table(columns, DUPLICATES)
-        pq.write_table(table, out / duplicates_name(inputs[origin].name), compression="zstd")
+        ids, firsts = (keys.column("id").take(rows[here]) for rows in (lost, kept))
+        details = [f"copy of document {first.hex()}" for first in firsts.to_pylist()]
+        table = pa.table([ids, ["exact_duplicate"] * len(ids), details], VERDICTS)
+        pq.write_table(table, out / f"{inputs[origin].name}.parquet", compression="zstd")
     return {"duplicates": len(lost)}
 
 
@@ -75,22 +95,6 @@ def _words(keys: pa.Table, column: str) -> np.ndarray:
         if len(chunk)
     ]
     return np.concatenate([np.empty(0, ">u8"), *parts]).astype(np.uint64).reshape(-1, 2)
-
-
-def survivors(
-    inputs: Mapping[str, tuple[Input, ...]],
-) -> Iterator[Document | tuple[Document, Drop]]:
-    """The documents of a partition: those that stay, and the others with their `Drop`."""
-    kept: dict[bytes, bytes] = {}
-    for file in inputs["duplicates"]:
-        table = pq.read_table(file.path)
-        kept.update(zip(table["id"].to_pylist(), table["kept"].to_pylist(), strict=True))
-    for document in read_tables(i.path for i in inputs["documents"]):
-        if document.id in kept:
-            detail = f"copy of document {kept[document.id].hex()}"
-            yield document, Drop("exact_duplicate", detail)
-        else:
-            yield document
 
 
 KEYS_STAGE = Stage("keys", "1", keys_partition)

@@ -3,22 +3,21 @@
 import glob
 import os
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
 
 from data_tools.document import DataError, Document, table_writer
 from data_tools.read import READERS
+from data_tools.read.bad_table import BadTable
+from data_tools.read.format import WHOLE, Span
 from data_tools.read.record import Bad, Record
 from data_tools.source import SourceConfig, partition_name
 from data_tools.stage import Input, Partition, Report, Stage
 
-BAD_SAMPLES = 20
-"""Bad places a partition that go into the report; `bad.parquet` has all."""
+LEAST_SPAN = 1 << 16
+"""A file of fewer bytes is not cut: starting a task takes longer than reading it."""
 
 OWN = re.compile(
     r"(stages|shards)/.*|lock|(manifest\.json|report\.json|report\.html|tokenizer\.model)(\.tmp)?",
@@ -26,17 +25,49 @@ OWN = re.compile(
 )
 """Files below the work directory that a build writes."""
 
-BAD_SCHEMA = pa.schema(
-    [("path", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("detail", pa.string())]
-)
+
+@dataclass(frozen=True)
+class ReadConfig:
+    """What a partition reads of its files."""
+
+    source: SourceConfig
+    """Without `root` and `paths`: they find the files, and change nothing in their documents."""
+    span: Span
+    """Of its one file, or all of each."""
 
 
-def plan(source: SourceConfig, workdir: Path, partition_bytes: int) -> list[Partition]:
-    """The files of a source in the order of their names, cut into partitions.
+def plan(source: SourceConfig, workdir: Path, partition_bytes: int) -> list[Partition[ReadConfig]]:
+    """The files of a source in the order of their names: small ones together, big ones cut.
 
-    Raises `DataError` when a pattern matches no file.
+    Raises `DataError` when a pattern matches no file, or a file cannot be read.
     """
     root = workdir / source.root
+    config = replace(source, root="", paths=())
+    format = READERS[source.format]
+    parts: list[tuple[Span, list[Input]]] = []
+    room = 0
+    for name in _names(source, root, workdir):
+        with _readable(root / name):
+            size = (root / name).stat().st_size
+            file = _input(root, name, format.beside(root / name, root))
+            whole = size <= max(partition_bytes, LEAST_SPAN)
+            spans = [WHOLE] if whole else format.cut(root / name, max(partition_bytes, LEAST_SPAN))
+        if len(spans) > 1:
+            parts += [(span, [file]) for span in spans]
+            room = 0
+            continue
+        if room <= 0:
+            parts.append((WHOLE, []))
+            room = partition_bytes
+        parts[-1][1].append(file)
+        room -= size
+    return [
+        Partition(partition_name(source.name, i), ReadConfig(config, span), {"files": tuple(files)})
+        for i, (span, files) in enumerate(parts)
+    ]
+
+
+def _names(source: SourceConfig, root: Path, workdir: Path) -> list[str]:
     names: set[str] = set()
     for pattern in source.paths:
         # as in a shell: hidden files only when spelled out, which Path.glob does not know
@@ -54,35 +85,30 @@ def plan(source: SourceConfig, workdir: Path, partition_bytes: int) -> list[Part
                 "build itself wrote; keep raw files in a directory of their own"
             )
         names.update(found)
-    # What names the files does not change their documents: adding a pattern reads only new files.
-    config = replace(source, root="", paths=())
-    groups: list[list[Input]] = []
-    room = 0
-    for name in sorted(names):
-        stat = (root / name).stat()
-        if room <= 0:
-            groups.append([])
-            room = partition_bytes
-        room -= stat.st_size
-        identity = f"{stat.st_size}:{stat.st_mtime_ns}"
-        printable = os.fsencode(name).decode(errors="backslashreplace")
-        groups[-1].append(Input(root / name, printable, identity))
-    return [
-        Partition(partition_name(source.name, i), config, {"files": tuple(files)})
-        for i, files in enumerate(groups)
-    ]
+    return sorted(names)
 
 
-def read_partition(partition: Partition[SourceConfig], out: Path) -> Report:
+def _input(root: Path, name: str, beside: Path | None) -> Input:
+    identity = ""
+    for path in (root / name, *([] if beside is None else [beside])):
+        stat = path.stat()
+        identity += f"{stat.st_size}:{stat.st_mtime_ns} "
+    printable = os.fsencode(name).decode(errors="backslashreplace")
+    return Input(root / name, printable, identity.strip())
+
+
+def read_partition(partition: Partition[ReadConfig], out: Path) -> Report:
     """Writes documents.parquet, and bad.parquet when something is bad."""
-    source = partition.config
-    bad: list[Mapping[str, object]] = []
+    source, span = partition.config.source, partition.config.span
     documents = text_bytes = 0
-    with table_writer(out / "documents.parquet") as write:
+    with (
+        table_writer(out / "documents.parquet") as write,
+        BadTable(out / "bad.parquet") as bad,
+    ):
         for file in partition.inputs["files"]:
-            for found in _records(file, source):
+            for found in _records(file, source, span):
                 if isinstance(found, Bad):
-                    bad.append({"path": file.name, "line": found.line} | _reason(found))
+                    bad.add(file.name, found)
                     continue
                 write(
                     Document.make(
@@ -91,46 +117,38 @@ def read_partition(partition: Partition[SourceConfig], out: Path) -> Report:
                 )
                 documents += 1
                 text_bytes += len(found.text.encode())
-    if bad:
-        pq.write_table(pa.Table.from_pylist(bad, BAD_SCHEMA), out / "bad.parquet")
-    return {
-        "files": len(partition.inputs["files"]),
-        "documents": documents,
-        "text_bytes": text_bytes,
-        "bad": dict(Counter(str(b["reason"]) for b in bad)),
-        "bad_samples": bad[:BAD_SAMPLES],
-    }
+    counts = {"files": len(partition.inputs["files"]), "documents": documents}
+    return counts | {"text_bytes": text_bytes} | bad.report()
 
 
-def _reason(bad: Bad) -> dict[str, str]:
-    # a name or a message from the file may hold what UTF-8 cannot
-    return {k: getattr(bad, k).encode(errors="replace").decode() for k in ("reason", "detail")}
-
-
-def _records(file: Input, source: SourceConfig) -> Iterator[Record | Bad]:
-    try:
-        for found in READERS[source.format](file.path, source):
+def _records(file: Input, source: SourceConfig, span: Span) -> Iterator[Record | Bad]:
+    root = file.path.parents[len(PurePath(file.name).parts) - 1]
+    with _readable(file.path):
+        for found in READERS[source.format].read(file.path, replace(source, root=str(root)), span):
             yield _checked(found) if isinstance(found, Record) else found
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Not committed as bad: permissions and disks are mended, and then the file is read."""
+    try:
+        yield
     except OSError as e:
-        if e.errno is None:  # Arrow's word for a damaged file
-            yield Bad(0, "file cannot be read", str(e))
-            return
-        # Not committed as bad: permissions and disks are mended, and then the file is read.
         raise DataError(
-            f"{file.path}: cannot be read ({e.strerror}); mend that, or leave the file out"
+            f"{path}: cannot be read ({e.strerror}); mend that, or leave the file out"
         ) from e
 
 
 def _checked(record: Record) -> Record | Bad:
     if not record.text.strip():
-        return Bad(record.line, "empty text")
+        return Bad(record.place, "empty text")
     for name, value in {"text": record.text, **record.meta}.items():
         try:
             value.encode()
         except UnicodeEncodeError as e:
             detail = f"U+{ord(value[e.start]):04X} at character {e.start} of {name}"
-            return Bad(record.line, "lone surrogate", detail)
+            return Bad(record.place, "lone surrogate", detail)
     return record
 
 
-READ = Stage("read", "1", read_partition)
+READ = Stage("read", "2", read_partition)

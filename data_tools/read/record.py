@@ -1,10 +1,10 @@
 """What a reader yields: a record, or a bad place in a file."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from data_tools.source import SourceConfig
+WHOLE_FILE = "whole file"
+"""The place of what concerns no record of a file, but all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,8 +12,8 @@ class Record:
     """One text of a file."""
 
     text: str
-    line: int
-    """From 1: of the line (jsonl) or row (parquet); else 1."""
+    place: str
+    """Where it lies, as a person looks for it: "line 12", "byte 4096", "row 3"."""
     offset: int
     """See `Document.offset`."""
     meta: Mapping[str, str] = field(default_factory=dict)
@@ -23,13 +23,14 @@ class Record:
 class Bad:
     """A place that gives no document."""
 
-    line: int
-    """From 1; 0 when it is the whole file."""
+    place: str
+    """As in `Record`, or `WHOLE_FILE`."""
     reason: str
     """A few words without values, so that it can be counted."""
     detail: str = ""
     """The values."""
 
 
-type Reader = Callable[[Path, SourceConfig], Iterator[Record | Bad]]
-"""Raises OSError for a file that cannot be opened or read; never for what is in it."""
+def too_long(place: str, length: int, limit: int) -> Bad:
+    """What every reader says of a record that it does not take into memory; in bytes."""
+    return Bad(place, "record too long", f"{length} bytes, max_record_bytes={limit}")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_tools.dedup.exact import survivors
 from data_tools.document import Document, digest
-from data_tools.heldout import HeldoutConfig
+from data_tools.drops import standing
+from data_tools.heldout import HeldoutConfig, read_members
 from data_tools.stage import Partition, Report, Stage
 
 PIECE_BYTES = 4_000
@@ -29,6 +29,8 @@ class SampleConfig:
     shares: Mapping[str, float]
     """Type -> share of its pieces to take."""
     heldout: HeldoutConfig
+    restored: tuple[str, ...]
+    """Ids (32 hex digits) of documents that stay against a verdict."""
 
 
 def quotas(bytes_by_type: Mapping[str, int], sample_bytes: int) -> dict[str, int]:
@@ -46,13 +48,18 @@ def sample_partition(partition: Partition[SampleConfig], out: Path) -> Report:
     config = partition.config
     rows: list[dict[str, str]] = []
     taken: Counter[str] = Counter()
-    for document in survivors(partition.inputs):
-        if isinstance(document, Document) and not config.heldout.holds(document.content_hash):
-            share = config.shares[document.type]
-            for i, piece in enumerate(pieces(document.text)):
-                if _falls_below(share, document.content_hash.hex(), i):
-                    rows.append({"type": document.type, "text": piece})
-                    taken[document.type] += len(piece.encode())
+    inputs = partition.inputs
+    members = read_members(inputs["members"])
+    for document in standing(inputs["documents"], inputs["verdicts"], config.restored):
+        if not isinstance(document, Document):
+            continue
+        if config.heldout.holds((document.content_hash, *members.get(document.id, ()))):
+            continue
+        share = config.shares[document.type]
+        for i, piece in enumerate(pieces(document.text)):
+            if _falls_below(share, document.content_hash.hex(), i):
+                rows.append({"type": document.type, "text": piece})
+                taken[document.type] += len(piece.encode())
     table = pa.Table.from_pylist(rows, SCHEMA)
     pq.write_table(table, out / "sample.parquet", compression="zstd")
     return {"bytes": dict(taken)}

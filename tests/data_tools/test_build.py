@@ -11,8 +11,9 @@ import pytest
 from array_record.python.array_record_module import ArrayRecordReader
 
 from data_tools.build import Build
+from data_tools.dedup.exact import ExactConfig
 from data_tools.document import DataError
-from data_tools.recipe import DedupConfig, Recipe, RuleConfig, TokenizerConfig
+from data_tools.recipe import Recipe, RuleConfig, TokenizerConfig
 from data_tools.stage import Commit
 from data_tools.tokenizer.sample import SAMPLE
 from jaxlm.data import manifest
@@ -93,7 +94,12 @@ def test_the_manifest_counts_what_is_there(built):
 def test_counts_of_what_was_dropped(built):
     counts = load(built[0]).counts
     assert counts["zh"]["bad"] == {"broken JSON": 1}
-    assert counts["zh"]["dropped"] == {"min_length": 1, "exact_duplicate": 2, "round_trip": 1}
+    assert counts["zh"]["dropped"] == {
+        "min_length": 1,
+        "exact_duplicate": 1,
+        "near_duplicate": 1,
+        "round_trip": 1,
+    }
     assert counts["zh"]["documents"] == 64 and counts["zh"]["kept"] == 60
     for c in counts.values():
         assert c["documents"] == c["kept"] + sum(c["dropped"].values())
@@ -125,7 +131,7 @@ def test_workers_and_partitions_change_no_byte(built, tmp_path):
     workdir, _ = built
     (tmp_path / "raw").symlink_to(workdir / "raw")
     recipe = dataclasses.replace(
-        small.recipe(), workers=2, partition_bytes=1 << 20, dedup=DedupConfig(buckets=3)
+        small.recipe(), workers=2, partition_bytes=1 << 20, exact=ExactConfig(buckets=3)
     )
     small.run(recipe, tmp_path)
     one, two = load(workdir), load(tmp_path)
@@ -169,7 +175,7 @@ def test_a_threshold_that_drops_documents_runs_what_follows(workdir):
     before = load(workdir)
     lengths = sorted(len("".join(small.english(i).split())) for i in range(20))
     after = rerun(workdir, recipe(rules=rules(lengths[10], "web")))
-    assert after[0] == "clean" and {"keys", "tokenizer", "tokenize", "pack"} <= set(after)
+    assert after[:2] == ["clean", "privacy"] and {"near_index", "tokenize", "pack"} <= set(after)
     assert load(workdir).fingerprint() != before.fingerprint()
     rerun(workdir, recipe())
     assert load(workdir).fingerprint() == before.fingerprint()
@@ -179,7 +185,7 @@ def test_a_threshold_of_one_type_runs_that_type_alone(workdir):
     small.run(recipe(rules=rules(10, "web")), workdir)
     work = small.run(recipe(rules=rules(9, "web")), workdir)
     assert work.results["clean"].ran == ("en-00000",)
-    assert not work.results["keys"].ran
+    assert not work.results["privacy"].ran
 
 
 def test_a_changed_order_packs_again_and_reads_nothing(workdir):
@@ -239,11 +245,11 @@ def test_a_damaged_shard_is_made_again(workdir):
 
 def test_one_step_at_a_time(tmp_path):
     small.write_raw(tmp_path, files=1, texts=20)
-    work = small.run(recipe(), tmp_path, last="dedup")
-    assert list(work.results) == ["read", "clean", "keys", "duplicates"]
+    work = small.run(recipe(), tmp_path, last="exact")
+    assert list(work.results) == ["read", "keys", "duplicates"]
     assert not (tmp_path / "manifest.json").exists()
     work = small.run(recipe(), tmp_path, last="pack")
-    assert not work.results["clean"].ran and work.results["pack"].ran
+    assert not work.results["read"].ran and work.results["pack"].ran
     assert (tmp_path / "manifest.json").exists() and not (tmp_path / "report.json").exists()
 
 

@@ -1,19 +1,16 @@
 """Exact duplicates: one of each content stays, whatever the order, partitions and buckets."""
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from data_tools.dedup.exact import (
-    bucket_name,
-    duplicates_name,
-    duplicates_partition,
-    keys_partition,
-    survivors,
-)
+from data_tools.dedup import exact
 from data_tools.document import Document, Drop, table_writer
-from data_tools.stage import Input, Partition
+from data_tools.drops import standing
+from data_tools.engines import InProcess
+from data_tools.stage import Input, Partition, Stage, StageResult, run_stage
 
 
 def corpus() -> list[Document]:
@@ -24,36 +21,23 @@ def corpus() -> list[Document]:
 def dedup(
     root: Path, documents: list[Document], partitions: int, buckets: int
 ) -> tuple[set[bytes], dict[bytes, str]]:
-    """(Ids that stay, id -> detail of its drop), through the three functions."""
-    root.mkdir()
-    names = [f"p{i}" for i in range(partitions)]
-    for i, name in enumerate(names):
-        (root / name).mkdir()
-        with table_writer(root / name / "documents.parquet") as write:
+    """(Ids that stay, id -> detail of its drop), through the stages."""
+    tables = {}
+    for i in range(partitions):
+        path = root / f"raw-{i:05d}.parquet"
+        path.parent.mkdir(exist_ok=True)
+        with table_writer(path) as write:
             for d in documents[i::partitions]:
                 write(d)
-        keys_partition(
-            partition(name, buckets, documents=[root / name / "documents.parquet"]), root / name
-        )
-    (root / "lost").mkdir()
-    files: dict[str, list[Path]] = {name: [] for name in names}
-    for b in range(buckets):
-        out = root / f"b{b}"
-        out.mkdir()
-        inputs = [
-            Input(root / n / bucket_name(b), n, "")
-            for n in names
-            if (root / n / bucket_name(b)).exists()
-        ]
-        if inputs:
-            duplicates_partition(Partition(f"b{b}", None, {"keys": tuple(inputs)}), out)
-        for n in names:
-            if (out / duplicates_name(n)).exists():
-                files[n].append(out / duplicates_name(n))
+        tables[f"raw-{i:05d}"] = (Input(path, path.stem, "1"),)
+
+    def run(stage: Stage, partitions: Sequence[Partition]) -> StageResult:
+        return run_stage(stage, partitions, root / stage.name, InProcess())
+
+    verdicts = exact.find(run, list(tables.items()), exact.ExactConfig(buckets))
     stay, lost = set(), {}
-    for n in names:
-        task = partition(n, None, documents=[root / n / "documents.parquet"], duplicates=files[n])
-        for found in survivors(task.inputs):
+    for name, documents_of in tables.items():
+        for found in standing(documents_of, verdicts.about(name)):
             if isinstance(found, Document):
                 stay.add(found.id)
             else:
@@ -61,12 +45,6 @@ def dedup(
                 assert isinstance(drop, Drop) and drop.rule == "exact_duplicate"
                 lost[document.id] = drop.detail
     return stay, lost
-
-
-def partition(name: str, config: object, **inputs: list[Path]) -> Partition:
-    return Partition(
-        name, config, {k: tuple(Input(p, name, "") for p in v) for k, v in inputs.items()}
-    )
 
 
 @pytest.mark.parametrize(("partitions", "buckets"), [(1, 1), (1, 16), (3, 4), (7, 1)])
@@ -89,7 +67,22 @@ def test_without_copies_nothing_is_written(tmp_path):
     documents = corpus()[:100]
     stay, lost = dedup(tmp_path / "x", documents, 2, 4)
     assert len(stay) == 100 and not lost
-    assert not list(tmp_path.glob("x/b*/*"))
+    assert not list(tmp_path.glob("x/duplicates/*/*.parquet"))
+
+
+def test_a_restored_document_stays_against_the_verdict(tmp_path):
+    documents = corpus()
+    _, lost = dedup(tmp_path / "x", documents, 1, 1)
+    (table,) = (tmp_path / "x").glob("duplicates/*/raw-00000.parquet")
+    restored = min(lost)
+    found = standing(
+        [Input(tmp_path / "x/raw-00000.parquet", "raw-00000", "1")],
+        [Input(table, "raw-00000", "1")],
+        [restored.hex()],
+    )
+    assert {f.id for f in found if isinstance(f, Document)} - {
+        d.id for d in documents if d.id not in lost
+    } == {restored}
 
 
 def test_an_empty_partition(tmp_path):

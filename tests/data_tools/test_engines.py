@@ -1,57 +1,96 @@
-"""Engines: all tasks run, a dead worker is replaced, a failure names its task."""
+"""Engines: all tasks run, failures are tried again, and what fails for good is named in the end."""
 
 import errno
 import multiprocessing
 import os
+import re
 import signal
+import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from data_tools.document import DataError
 from data_tools.engines import ATTEMPTS, InProcess, TaskError, WorkerPool, local
+from data_tools.engines.progress import Progress
 from jaxlm.data.tokenizer import TokenizerError
 from jaxlm.errors import EnvironmentProblem
 
 
-def touch(path: Path) -> None:
-    path.touch()
+@dataclass(frozen=True)
+class Touch:
+    """A task that is done once its file is there."""
+
+    path: Path
+    bytes: int = 1
+
+    @property
+    def name(self) -> str:
+        return self.path.name
 
 
-def die_once(path: Path) -> None:
-    """Kills its worker the first time that it sees `path`."""
-    if "dies" in path.name and not path.with_suffix(".tried").exists():
-        path.with_suffix(".tried").touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    path.touch()
+def tasks(root: Path, *names: str) -> list[Touch]:
+    return [Touch(root / name) for name in names]
 
 
-def die(path: Path) -> None:
-    with path.with_suffix(".tried").open("a") as f:
+def touch(task: Touch) -> None:
+    task.path.touch()
+
+
+def note(task: Touch) -> int:
+    """The number of this attempt."""
+    with task.path.with_suffix(".tried").open("a") as f:
         f.write("x")
+        return f.tell()
+
+
+def die_once(task: Touch) -> None:
+    if "dies" in task.name and note(task) == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    touch(task)
+
+
+def die(task: Touch) -> None:
+    note(task)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def fail(path: Path) -> None:
-    raise KeyError(f"no {path.name}")
+def fail_once(task: Touch) -> None:
+    if note(task) == 1:
+        raise KeyError("a passing fault")
+    touch(task)
 
 
-def refuse(path: Path) -> None:
-    raise TokenizerError(f"{path.name} is bad")
+def fail(task: Touch) -> None:
+    """By name: a bug, bad data, a full disk; anything else is well."""
+    match task.name.rstrip("0123456789"):
+        case "bug":
+            note(task)
+            raise KeyError(f"no {task.name}")
+        case "bad":
+            note(task)
+            raise TokenizerError(f"{task.name} is bad")
+        case "full":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    touch(task)
 
 
-def fill(path: Path) -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+def hoard(task: Touch) -> None:
+    """Takes as many MB as its name says."""
+    note(task)
+    held = bytearray(int(task.name.removeprefix("MB")) << 20)
+    task.path.write_text(str(len(held)))
 
 
-def sleep(path: Path) -> None:
-    path.with_suffix(f".{os.getpid()}").touch()
-    time.sleep(60)
-
-
-def name(path: Path) -> str:
-    return path.name
+def sleep_or_fill(task: Touch) -> None:
+    if task.name == "sleeps":
+        task.path.with_suffix(f".{os.getpid()}").touch()
+        time.sleep(60)
+    while not list(task.path.parent.glob("sleeps.*")):
+        time.sleep(0.01)
+    fail(task)
 
 
 @pytest.fixture(params=[1, 2])
@@ -68,58 +107,101 @@ def pool():
         yield pool
 
 
+def attempts(root: Path, name: str) -> int:
+    return len((root / f"{name}.tried").read_text())
+
+
 def test_every_task_runs_once_and_workers_stay(tmp_path, engine):
     for stage in ("a", "b"):
-        tasks = [tmp_path / f"{stage}{i}" for i in range(7)]
-        engine.run(touch, tasks, stage, name)
-        assert all(t.exists() for t in tasks)
-    engine.run(touch, [], "none", name)
+        some = tasks(tmp_path, *(f"{stage}{i}" for i in range(7)))
+        engine.run(touch, some, stage)
+        assert all(t.path.exists() for t in some)
+    engine.run(touch, [], "none")
+
+
+# ---- failures ------------------------------------------------------------------------------------
+
+
+def test_a_passing_fault_is_tried_again(tmp_path, engine, capfd):
+    engine.run(fail_once, tasks(tmp_path, "a", "b"), "work")
+    assert (tmp_path / "a").exists() and attempts(tmp_path, "a") == 2
+    assert "work: partition a: KeyError: 'a passing fault'; trying again" in capfd.readouterr().err
 
 
 def test_a_bug_names_the_task_and_shows_where(tmp_path, engine):
-    with pytest.raises(TaskError, match=r"(?s)work: partition a failed.*no a"):
-        engine.run(fail, [tmp_path / "a"], "work", name)
+    with pytest.raises(TaskError, match=r"(?s)^work: partition bug failed 3 times:.*no bug"):
+        engine.run(fail, tasks(tmp_path, "bug"), "work")
+    assert attempts(tmp_path, "bug") == ATTEMPTS
 
 
-def test_a_full_disk_is_no_bug(tmp_path, engine):
-    with pytest.raises(EnvironmentProblem) as e:
-        engine.run(fill, [tmp_path / "a"], "work", name)
-    assert str(e.value) == (
-        "work: partition a: [Errno 28] No space left on device; make room, then start again"
-    )
-
-
-def test_bad_data_names_the_task_without_a_traceback(tmp_path, engine):
+def test_bad_data_names_the_task_without_a_traceback_and_is_not_tried_again(tmp_path, engine):
     with pytest.raises(DataError) as e:
-        engine.run(refuse, [tmp_path / "a"], "work", name)
-    assert str(e.value) == "work: partition a: a is bad"
+        engine.run(fail, tasks(tmp_path, "bad"), "work")
+    assert str(e.value) == "work: partition bad: bad is bad"
+    assert attempts(tmp_path, "bad") == 1
 
 
-def test_a_dead_worker_is_replaced_and_its_task_run_again(tmp_path, pool):
-    tasks = [tmp_path / n for n in ("one", "dies", "two", "three")]
-    pool.run(die_once, tasks, "work", name)
-    assert all(t.exists() for t in tasks) and (tmp_path / "dies.tried").exists()
+def test_the_others_run_and_all_failures_are_told_together(tmp_path, engine):
+    names = [f"bad{i}" for i in range(7)] + ["a", "b", "c"]
+    with pytest.raises(DataError) as e:
+        engine.run(fail, tasks(tmp_path, *names), "work")
+    assert str(e.value).splitlines() == [
+        "work: 7 partitions failed, all others are done",
+        *(f"work: partition bad{i}: bad{i} is bad" for i in range(5)),
+        "and bad5, bad6",
+    ]
+    assert all((tmp_path / n).exists() for n in "abc")
+
+
+def test_one_fault_of_the_code_among_bad_data_is_a_fault_of_the_code(tmp_path, engine):
+    with pytest.raises(TaskError, match=r"(?s)2 partitions failed.*bad is bad.*bug failed 3 times"):
+        engine.run(fail, tasks(tmp_path, "bad", "bug"), "work")
+
+
+def test_a_full_disk_is_no_bug_and_ends_it_at_once(tmp_path, engine):
+    with pytest.raises(EnvironmentProblem) as e:
+        engine.run(fail, tasks(tmp_path, "full"), "work")
+    assert str(e.value) == (
+        "work: partition full: [Errno 28] No space left on device; make room, then start again"
+    )
+    with pytest.raises(EnvironmentProblem):
+        InProcess().run(fail, tasks(tmp_path, "full", "after"), "work")
+    assert not (tmp_path / "after").exists()
+
+
+# ---- workers that die ----------------------------------------------------------------------------
+
+
+def test_a_dead_worker_is_replaced_and_its_task_run_again(tmp_path, pool, capfd):
+    some = tasks(tmp_path, "one", "dies", "two", "three")
+    pool.run(die_once, some, "work")
+    assert all(t.path.exists() for t in some) and attempts(tmp_path, "dies") == 2
+    assert "work: partition dies: its worker died (SIGKILL" in capfd.readouterr().err
 
 
 def test_a_worker_that_dies_idle_is_replaced(tmp_path, pool):
-    pool.run(touch, [tmp_path / "a", tmp_path / "b"], "work", name)
+    pool.run(touch, tasks(tmp_path, "a", "b"), "work")
     for child in multiprocessing.active_children():
         os.kill(child.pid or 0, signal.SIGKILL)
         child.join()
-    pool.run(touch, [tmp_path / n for n in "cde"], "work", name)
+    pool.run(touch, tasks(tmp_path, *"cde"), "work")
     assert (tmp_path / "e").exists()
 
 
 def test_a_task_that_always_kills_is_given_up_by_name(tmp_path, pool):
-    with pytest.raises(TaskError, match=r"work: partition bad killed its worker 3 .*SIGKILL"):
-        pool.run(die, [tmp_path / "bad"], "work", name)
-    assert len((tmp_path / "bad.tried").read_text()) == ATTEMPTS
+    with pytest.raises(TaskError) as e:
+        pool.run(die, tasks(tmp_path, "bad"), "work")
+    assert str(e.value) == (
+        "work: partition bad failed 3 times:\nits worker died (SIGKILL: most often out of memory; "
+        "use fewer workers or smaller partition_bytes)"
+    )
+    assert attempts(tmp_path, "bad") == ATTEMPTS
 
 
 def test_close_ends_a_worker_in_the_middle_of_a_task(tmp_path):
     pool = WorkerPool(2)
-    with pytest.raises(DataError):
-        pool.run(one_sleeps, [tmp_path / "sleeps", tmp_path / "bad"], "work", name)
+    with pytest.raises(EnvironmentProblem):
+        pool.run(sleep_or_fill, tasks(tmp_path, "sleeps", "full"), "work")
     start = time.monotonic()
     pool.close()
     assert time.monotonic() - start < 5
@@ -127,9 +209,36 @@ def test_close_ends_a_worker_in_the_middle_of_a_task(tmp_path):
     assert not Path(f"/proc/{mark.suffix[1:]}").exists()
 
 
-def one_sleeps(path: Path) -> None:
-    if path.name == "sleeps":
-        sleep(path)
-    while not list(path.parent.glob("sleeps.*")):
-        time.sleep(0.01)
-    refuse(path)
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts what is mapped for data")
+def test_a_worker_has_its_memory_and_no_more(tmp_path):
+    engine = local(1, 300 << 20)
+    try:
+        engine.run(hoard, tasks(tmp_path, "MB250"), "work")
+        with pytest.raises(DataError) as e:
+            engine.run(hoard, tasks(tmp_path, "MB400", "MB200"), "work")
+    finally:
+        engine.close()
+    assert str(e.value) == (
+        "work: partition MB400: needs more than worker_memory_bytes=314572800; raise it, or make "
+        "partition_bytes smaller"
+    )
+    assert attempts(tmp_path, "MB400") == 1
+    assert (tmp_path / "MB200").read_text() == str(200 << 20)
+
+
+# ---- progress ------------------------------------------------------------------------------------
+
+
+def test_progress_tells_rate_and_time_left():
+    progress = Progress("clean", 4, 400_000_000)
+    progress.update(100_000_000)
+    assert progress.line(50) == "clean: 1 of 4 partitions, 100 of 400 MB, 2.0 MB/s, 2 min left"
+    progress.close()
+
+
+def test_away_from_a_terminal_a_line_a_minute(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr("data_tools.engines.progress.SECONDS", 0)
+    InProcess().run(touch, tasks(tmp_path, "a", "b"), "work")
+    first, second = capfd.readouterr().err.splitlines()
+    assert re.fullmatch(r"work: 1 of 2 partitions, 0 of 0 MB, \d+\.\d MB/s, 0 min left", first)
+    assert second.startswith("work: 2 of 2 partitions")

@@ -12,8 +12,10 @@ import zstandard
 
 from data_tools.document import DataError, Document, read_tables
 from data_tools.read import READERS
-from data_tools.read.lines import BLOCK, Line, read_lines
-from data_tools.read.partition import READ, plan, read_partition
+from data_tools.read.compressed import BLOCK
+from data_tools.read.format import WHOLE
+from data_tools.read.lines import Line, read_lines
+from data_tools.read.partition import READ, ReadConfig, plan, read_partition
 from data_tools.read.record import Bad, Record
 from data_tools.source import SourceConfig
 from data_tools.stage import Partition, Report
@@ -25,16 +27,16 @@ def read(tmp_path: Path, name: str, data: bytes, **fields: object) -> list[Recor
     path = tmp_path / name
     path.write_bytes(data)
     format = "jsonl" if ".jsonl" in name else str(fields.pop("format", "txt"))
-    source = SourceConfig("s", "web", format, **fields)
-    return list(READERS[format](path, source))
+    source = SourceConfig("s", "web", format, str(tmp_path), **fields)
+    return list(READERS[format].read(path, source, WHOLE))
 
 
 def texts(found: list[Record | Bad]) -> list[str]:
     return [r.text for r in found if isinstance(r, Record)]
 
 
-def bad(found: list[Record | Bad]) -> list[tuple[int, str]]:
-    return [(b.line, b.reason) for b in found if isinstance(b, Bad)]
+def bad(found: list[Record | Bad]) -> list[tuple[str, str]]:
+    return [(b.place, b.reason) for b in found if isinstance(b, Bad)]
 
 
 # ---- jsonl ---------------------------------------------------------------------------------------
@@ -57,15 +59,15 @@ def bad(found: list[Record | Bad]) -> list[tuple[int, str]]:
 def test_a_bad_line_is_named_and_the_others_are_kept(tmp_path, line, reason):
     found = read(tmp_path, "a.jsonl", GOOD + line + b"\n" + b'{"text": "three"}\n')
     assert texts(found) == ["one", "two", "three"]
-    assert bad(found) == [(3, reason)]
+    assert bad(found) == [("line 3", reason)]
 
 
 def test_offsets_point_at_the_line(tmp_path):
     data = b'{"text": "\xe4\xb8\xad"}\r\n\n{"text": "b"}'
     first, second = read(tmp_path, "a.jsonl", data)
     assert isinstance(first, Record) and isinstance(second, Record)
-    assert (first.line, first.offset) == (1, 0)
-    assert (second.line, second.offset) == (3, 18)
+    assert (first.place, first.offset) == ("line 1", 0)
+    assert (second.place, second.offset) == ("line 3", 18)
     assert json.loads(data[second.offset :]) == {"text": "b"}
 
 
@@ -88,7 +90,7 @@ def test_gb18030(tmp_path):
 
 @pytest.mark.parametrize("data", [b"", b"\n \r\n"])
 def test_a_file_without_a_record_is_bad(tmp_path, data):
-    assert bad(read(tmp_path, "a.jsonl", data)) == [(0, "empty file")]
+    assert bad(read(tmp_path, "a.jsonl", data)) == [("whole file", "empty file")]
 
 
 # ---- compression ---------------------------------------------------------------------------------
@@ -119,7 +121,7 @@ class TestCompressed:
         count = len(texts(found))
         assert 4000 < count < 9000
         assert texts(found) == [json.loads(line)["text"] for line in LINES.splitlines()[:count]]
-        assert bad(found) == [(count + 1, "compressed file is cut")]
+        assert bad(found) == [(f"line {count + 1}", "compressed file is cut")]
 
     def test_damage_in_the_middle(self, tmp_path, suffix, compress):
         data = bytearray(compress(LINES))
@@ -130,21 +132,25 @@ class TestCompressed:
         assert texts(found)[0] == json.loads(LINES.splitlines()[0])["text"]
 
     def test_not_compressed_at_all(self, tmp_path, suffix, compress):
-        assert bad(read(tmp_path, f"a.jsonl{suffix}", GOOD)) == [(1, "damaged compressed file")]
+        assert bad(read(tmp_path, f"a.jsonl{suffix}", GOOD)) == [
+            ("line 1", "damaged compressed file")
+        ]
 
     def test_empty(self, tmp_path, suffix, compress):
-        assert bad(read(tmp_path, f"a.jsonl{suffix}", b"")) == [(0, "empty file")]
-        assert bad(read(tmp_path, f"b.jsonl{suffix}", compress(b""))) == [(0, "empty file")]
+        assert bad(read(tmp_path, f"a.jsonl{suffix}", b"")) == [("whole file", "empty file")]
+        assert bad(read(tmp_path, f"b.jsonl{suffix}", compress(b""))) == [
+            ("whole file", "empty file")
+        ]
 
 
 @pytest.mark.parametrize("size", [BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK])
 def test_lines_across_blocks(tmp_path, size):
     path = tmp_path / "a"
     path.write_bytes(b"x" * size + b"\n\nend")
-    assert list(read_lines(path)) == [
-        Line(b"x" * size, 1, 0),
-        Line(b"", 2, size + 1),
-        Line(b"end", 3, size + 2),
+    assert list(read_lines(path, WHOLE, 1 << 20)) == [
+        Line(b"x" * size, "line 1", 0),
+        Line(b"", "line 2", size + 1),
+        Line(b"end", "line 3", size + 2),
     ]
 
 
@@ -154,21 +160,21 @@ def test_lines_across_blocks(tmp_path, size):
 def test_txt_is_one_record_as_it_is(tmp_path):
     text = "一\r\n\ttwo\x00\n"
     found = read(tmp_path, "a.txt", b"\xef\xbb\xbf" + text.encode())
-    assert found == [Record(text, line=1, offset=0)]
+    assert found == [Record(text, "line 1", 0)]
 
 
 def test_txt_in_another_encoding_names_the_line(tmp_path):
     found = read(tmp_path, "a.txt", b"fine\nfine\n" + "中文".encode("gbk"))
-    assert found == [Bad(3, "not utf-8", "byte 0xd6 at 10")]
+    assert found == [Bad("line 3", "not utf-8", "byte 0xd6 at 10")]
     assert texts(read(tmp_path, "a.txt", "中文".encode("gbk"), encoding="gb18030")) == ["中文"]
 
 
 def test_source_tree_knows_the_language_and_refuses_others(tmp_path):
     (record,) = read(tmp_path, "a.PY", b"x = 1\n", format="source_tree")
-    assert isinstance(record, Record) and record.meta == {"language": "python"}
+    assert isinstance(record, Record) and record.meta["language"] == "python"
     found = read(tmp_path, "a.bin", b"x", format="source_tree")
-    assert bad(found) == [(0, "suffix '.bin' is no language of read/source_tree.py")]
-    assert bad(read(tmp_path, "e.c", b"", format="source_tree")) == [(0, "empty file")]
+    assert found == [Bad("whole file", "suffix of no language in read/source_tree.py", ".bin")]
+    assert bad(read(tmp_path, "e.c", b"", format="source_tree")) == [("whole file", "empty file")]
 
 
 # ---- parquet -------------------------------------------------------------------------------------
@@ -183,23 +189,23 @@ def parquet(tmp_path: Path, table: pa.Table, **fields: object) -> list[Record | 
 def test_parquet_rows(tmp_path):
     table = pa.table({"text": ["a", None, "c"], "url": ["u", "v", None]})
     first, null, last = parquet(tmp_path, table, meta_fields=("url",))
-    assert first == Record("a", 1, 0, {"url": "u"})
-    assert null == Bad(2, "'text' is not a string", "null")
-    assert isinstance(last, Record) and (last.line, last.offset) == (3, 2)
+    assert first == Record("a", "row 1", 0, {"url": "u"})
+    assert null == Bad("row 2", "'text' is not a string", "null")
+    assert isinstance(last, Record) and (last.place, last.offset) == ("row 3", 2)
 
 
 def test_parquet_of_another_shape(tmp_path):
-    assert bad(parquet(tmp_path, pa.table({"body": ["a"]}))) == [(0, "no field 'text'")]
+    assert bad(parquet(tmp_path, pa.table({"body": ["a"]}))) == [("whole file", "no field 'text'")]
     found = parquet(tmp_path, pa.table({"text": [1]}))
-    assert found == [Bad(0, "'text' is not a string", "int64")]
+    assert found == [Bad("whole file", "'text' is not a string", "int64")]
     empty = pa.table({"text": pa.array([], pa.string())})
-    assert bad(parquet(tmp_path, empty)) == [(0, "empty file")]
+    assert bad(parquet(tmp_path, empty)) == [("whole file", "empty file")]
 
 
 def test_parquet_with_invalid_utf8(tmp_path):
     column = pa.array([b"good", b"\xff\xfe", b"more"]).view(pa.string())
     found = parquet(tmp_path, pa.table({"text": column}))
-    assert texts(found) == ["good", "more"] and bad(found) == [(2, "not utf-8")]
+    assert texts(found) == ["good", "more"] and bad(found) == [("row 2", "not utf-8")]
 
 
 def test_parquet_meta_that_is_no_python_value(tmp_path):
@@ -213,7 +219,7 @@ def test_parquet_meta_that_is_no_python_value(tmp_path):
     assert texts(found) == ["a", "b"]
     url = pa.array([b"\xff\xfe", b"u"]).view(pa.string())
     found = parquet(tmp_path, pa.table({"text": texts_, "url": url}), meta_fields=("url",))
-    assert texts(found) == ["b"] and bad(found) == [(1, "not utf-8")]
+    assert texts(found) == ["b"] and bad(found) == [("row 1", "not utf-8")]
 
 
 @pytest.mark.parametrize(
@@ -222,7 +228,7 @@ def test_parquet_meta_that_is_no_python_value(tmp_path):
 def test_parquet_with_two_columns_of_one_name(tmp_path, names, twice):
     table = pa.Table.from_arrays([pa.array(["a"])] * len(names), names)
     found = parquet(tmp_path, table, meta_fields=("m",))
-    assert bad(found) == [(0, f"more than one column {twice!r}")]
+    assert bad(found) == [("whole file", f"more than one column {twice!r}")]
 
 
 def test_parquet_damaged(tmp_path):
@@ -230,7 +236,7 @@ def test_parquet_damaged(tmp_path):
     data = (tmp_path / "t.parquet").read_bytes()
     for broken in (b"", b"PAR1", data[:-20], os.urandom(2000)):
         found = read(tmp_path, "a.parquet", broken, format="parquet")
-        assert bad(found) == [(0, "damaged Parquet file")]
+        assert bad(found) == [("whole file", "damaged Parquet file")]
 
 
 # ---- the stage -----------------------------------------------------------------------------------
@@ -265,11 +271,11 @@ def test_documents_and_report(tmp_path):
         ("two", "a.jsonl", 16),
     ]
     assert report["bad"] == {"empty text": 1, "lone surrogate": 1, "empty file": 1}
-    places = [(b["path"], b["line"], b["reason"]) for b in report["bad_samples"]]
+    places = [(b["path"], b["place"], b["reason"]) for b in report["bad_samples"]]
     assert places == [
-        ("a.jsonl", 3, "empty text"),
-        ("a.jsonl", 4, "lone surrogate"),
-        ("sub/b.jsonl", 0, "empty file"),
+        ("a.jsonl", "line 3", "empty text"),
+        ("a.jsonl", "line 4", "lone surrogate"),
+        ("sub/b.jsonl", "whole file", "empty file"),
     ]
     assert pq.read_table(tmp_path / "out/bad.parquet").num_rows == 3
     assert report["bad_samples"][1]["detail"] == "U+D800 at character 0 of text"
@@ -343,4 +349,6 @@ def test_a_file_that_cannot_be_read_stops_the_build(tmp_path):
     (partition,) = plan(source(), tmp_path, 1)
     (tmp_path / "raw/a.jsonl").unlink()
     with pytest.raises(DataError, match=r"a\.jsonl: cannot be read \(No such file or directory\)"):
-        read_partition(Partition("s-00000", source(), partition.inputs), tmp_path)
+        read_partition(
+            Partition("s-00000", ReadConfig(source(), WHOLE), partition.inputs), tmp_path
+        )

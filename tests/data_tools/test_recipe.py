@@ -82,10 +82,10 @@ def test_rules_for_a_type_keep_their_order():
             RuleConfig("min_length", {}, ("book", "web")),
         ]
     )
-    assert [name for name, _ in recipe.rules_for("code")] == ["unicode_repair"]
+    assert [r.name for r in recipe.rules_for("code")] == ["unicode_repair"]
     web = recipe.rules_for("web")
-    assert [name for name, _ in web] == ["min_length", "unicode_repair", "min_length"]
-    assert to_dict(web[0][1]) == {"characters": 7} and to_dict(web[2][1]) == {"characters": 100}
+    assert [r.name for r in web] == ["min_length", "unicode_repair", "min_length"]
+    assert [to_dict(web[i].rule) for i in (0, 2)] == [{"characters": 7}, {"characters": 100}]
 
 
 def test_the_demo_and_its_overrides():

@@ -1,0 +1,1 @@
+"""Boilerplate: lines that recur over documents and sites, found by counting and removed."""

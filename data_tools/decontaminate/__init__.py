@@ -1,0 +1,1 @@
+"""Removal of documents that hold text of evaluation sets."""

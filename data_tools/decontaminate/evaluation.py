@@ -1,0 +1,123 @@
+"""Evaluation sets: the hashes of all their runs of units, and their texts to confirm a match.
+
+    texts.json    [place in the file, text] of each text that has a run
+    hashes.npy    uint64[G]  sorted
+    texts.npy     uint32[G]  which text has the run of that hash; a run counts once a text
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from data_tools.decontaminate.config import DecontaminateConfig, EvaluationConfig
+from data_tools.dedup.shingles import batches
+from data_tools.dedup.units import VERSION, grams, spell, units
+from data_tools.document import DataError
+from data_tools.stage import Input, Partition, Report, Stage
+from jaxlm.data.manifest import sha256
+
+
+@dataclass(frozen=True)
+class SetConfig:
+    """What the runs of one set depend on, besides its file."""
+
+    format: str
+    fields: tuple[str, ...]
+    words: int
+    characters: int
+
+
+def set_inputs(config: DecontaminateConfig, workdir: Path) -> dict[str, tuple[Input, ...]]:
+    """Name of a set -> its file; `DataError` when there is none."""
+    inputs = {}
+    for one in config.sets:
+        path = workdir / one.path
+        if not path.is_file():
+            raise DataError(
+                f"evaluation set {one.name}: no file {path}; correct its path, or take the set "
+                "out of the recipe: without its text nothing can be kept apart from it"
+            )
+        inputs[one.name] = (Input(path, one.name, sha256(path)),)
+    return inputs
+
+
+def set_partition(one: EvaluationConfig, config: DecontaminateConfig, file: Input) -> Partition:
+    """The task that reads a set."""
+    slice = SetConfig(one.format, one.fields, config.words, config.characters)
+    return Partition(one.name, slice, {"file": (file,)})
+
+
+def runs_partition(partition: Partition[SetConfig], out: Path) -> Report:
+    """Writes the three files; needs 16 bytes a run, and 32 while they are sorted."""
+    config = partition.config
+    (file,) = partition.inputs["file"]
+    found = list(_texts(file, config))
+    hashes, owners = [np.empty(0, np.uint64)], [np.empty(0, np.uint32)]
+    for batch in batches([len(text) for _, text in found]):
+        here = units([text for _, text in found[batch]], code=False)
+        hash_U, inside_U = grams(here, config.words, config.characters)
+        owner_U = np.repeat(np.arange(batch.start, batch.stop), np.diff(here.bounds))
+        hashes.append(hash_U[inside_U])
+        owners.append(owner_U[inside_U].astype(np.uint32))
+    hash_G, owner_G = np.concatenate(hashes), np.concatenate(owners)
+    order = np.lexsort((owner_G, hash_G))
+    hash_G, owner_G = hash_G[order], owner_G[order]
+    first = np.ones(len(order), bool)
+    first[1:] = (hash_G[1:] != hash_G[:-1]) | (owner_G[1:] != owner_G[:-1])
+    hash_G, owner_G = hash_G[first], owner_G[first]
+    long, owner_G = np.unique(owner_G, return_inverse=True)
+    np.save(out / "hashes.npy", hash_G)
+    np.save(out / "texts.npy", owner_G.astype(np.uint32))
+    texts = json.dumps([found[i] for i in long], ensure_ascii=False)
+    (out / "texts.json").write_text(texts, encoding="utf-8")
+    return {"texts": len(found), "too_short": len(found) - len(long), "runs": len(hash_G)}
+
+
+def _texts(file: Input, config: SetConfig) -> Iterator[tuple[str, str]]:
+    """(Place, text); a line that cannot be read is an error, since its text would stay unseen."""
+    with file.path.open("rb") as lines:
+        for number, data in enumerate(lines, 1):
+            where = f"line {number}"
+            try:
+                line = data.decode()
+            except UnicodeDecodeError as e:
+                raise DataError(
+                    f"{file.path} {where}: is not UTF-8 ({e.reason}); convert the file"
+                ) from None
+            if not line.strip():
+                continue
+            if config.format == "txt":
+                yield where, line
+                continue
+            yield from ((f"{where} {f}", t) for f, t in _fields(line, f"{file.path} {where}", config))
+
+
+def _fields(line: str, where: str, config: SetConfig) -> Iterator[tuple[str, str]]:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as e:
+        raise DataError(f"{where}: broken JSON ({e}); mend the line") from None
+    for field in config.fields:
+        if not isinstance(value, dict) or not isinstance(value.get(field), str):
+            raise DataError(
+                f"{where}: has no text in field {field!r}; name fields of its objects in the recipe"
+            )
+        yield field, value[field].encode(errors="replace").decode()
+
+
+def spelled_runs(text: str, words: int, characters: int) -> list[str]:
+    """The runs of a text in their order, spelled: words with spaces between them."""
+    parts, single = spell(text, code=False)
+    result = []
+    for at, alone in enumerate(single):
+        end = at + (characters if alone else words)
+        if end <= len(parts):
+            gap = [" " if not (a and b) else "" for a, b in zip(single[at:end], single[at + 1 : end], strict=False)]
+            result.append("".join(p + g for p, g in zip(parts[at:end], [*gap, ""], strict=True)))
+    return result
+
+
+RUNS = Stage("evaluation_runs", f"1 {VERSION}", runs_partition)

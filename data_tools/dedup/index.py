@@ -1,0 +1,140 @@
+"""What near dedup keeps of each document: its facts, and the keys of its bands in order.
+
+    facts.npy      FACT[N]          every document, also those that do not stand: row = place
+    sources.json   names that `source` of a fact counts in
+    keys.npy       uint64[M]        sorted: keys of the bands, and the content hash as one more
+    rows.npy       uint32[M, 2]     of each key: the next band's key (low half), the document's row
+
+Both are written without compression: hashes do not compress, and later stages map the files into
+memory to read a range of keys, or some rows, of each partition.
+"""
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from data_tools.dedup.config import BandConfig, ShingleConfig
+from data_tools.dedup.minhash import band_keys, signatures
+from data_tools.dedup.shingles import batches, shingles, takes_part
+from data_tools.dedup.units import VERSION
+from data_tools.stage import Input, Partition, Report, Stage
+
+FACT = np.dtype(
+    [
+        ("id", ">u8", 2),
+        ("content", ">u8", 2),
+        ("quality", "<f8"),
+        ("length", "<u4"),
+        ("source", "<u4"),
+    ]
+)
+"""Of one document: two hashes whose words have the order of their bytes, and what decides which
+document of a cluster stays; `length` in characters."""
+
+
+@dataclass(frozen=True)
+class IndexConfig:
+    """What the index depends on."""
+
+    shingles: ShingleConfig
+    candidates: BandConfig
+
+
+def index_partition(partition: Partition[IndexConfig], out: Path) -> Report:
+    """Writes the four files; needs 250 bytes a document, and one row group of text."""
+    gone = {
+        id
+        for file in partition.inputs["verdicts"]
+        for id in pq.read_table(file.path, columns=["id"])["id"].to_pylist()
+    }
+    names: dict[str, int] = {}
+    standing: Counter[str] = Counter()
+    facts = [np.empty(0, FACT)]
+    keys = [np.empty(0, np.uint64)]
+    rows = [np.empty((0, 2), np.uint32)]
+    first = 0
+    for group in row_groups(partition.inputs["documents"], COLUMNS):
+        stands = [id not in gone for id in group["id"].to_pylist()]
+        sources = group["source"].to_pylist()
+        standing.update(s for s, here in zip(sources, stands, strict=True) if here)
+        facts.append(_facts(group, [names.setdefault(s, len(names)) for s in sources]))
+        for key_M, row_M2 in _records(group, facts[-1], stands, partition.config):
+            keys.append(key_M)
+            rows.append(row_M2 + np.array([0, first], np.uint32))
+        first += len(group)
+    key_M, row_M2 = np.concatenate(keys), np.concatenate(rows)
+    order = np.argsort(key_M, kind="stable")
+    np.save(out / "keys.npy", key_M[order])
+    np.save(out / "rows.npy", row_M2[order])
+    np.save(out / "facts.npy", np.concatenate(facts))
+    (out / "sources.json").write_text(json.dumps(list(names)), encoding="utf-8")
+    return {"documents": dict(standing), "records": len(key_M)}
+
+
+COLUMNS = ("id", "content_hash", "text", "source", "type", "quality")
+
+
+def row_groups(files: Iterable[Input], columns: Sequence[str]) -> Iterator[pa.Table]:
+    """The row groups of a partition's tables of documents, one in memory at a time."""
+    for file in files:
+        with pq.ParquetFile(file.path) as table:
+            for group in range(table.num_row_groups):
+                yield table.read_row_group(group, columns=list(columns))
+
+
+def by_kind(
+    types: Sequence[str], rows: Iterable[int], config: ShingleConfig
+) -> Iterator[tuple[bool, list[int]]]:
+    """(Whether it is code, rows): those of `rows` that are compared by similarity, in order."""
+
+    def kind(row: int) -> bool | None:
+        return types[row] in config.code_types if takes_part(types[row], config) else None
+
+    for code, run in itertools.groupby(rows, kind):
+        if code is not None:
+            yield code, list(run)
+
+
+def _facts(group: pa.Table, sources: list[int]) -> np.ndarray:
+    facts = np.empty(len(group), FACT)
+    for field, column in (("id", "id"), ("content", "content_hash")):
+        words = np.frombuffer(b"".join(group[column].to_pylist()), ">u8")
+        facts[field] = words.reshape(-1, 2)
+    facts["quality"] = group["quality"].to_numpy()
+    facts["length"] = [len(text) for text in group["text"].to_pylist()]
+    facts["source"] = sources
+    return facts
+
+
+def _records(
+    group: pa.Table, facts: np.ndarray, stands: Sequence[bool], config: IndexConfig
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yields (keys, (next key, row in the group))."""
+    row_N = np.flatnonzero(stands)
+    content_N = facts["content"][row_N, 0].astype(np.uint64)
+    yield content_N, np.stack([content_N.astype(np.uint32), row_N.astype(np.uint32)], 1)
+    texts, bands = group["text"].to_pylist(), config.candidates
+    for code, rows in by_kind(group["type"].to_pylist(), row_N.tolist(), config.shingles):
+        for batch in batches([len(texts[i]) for i in rows]):
+            chosen = rows[batch]
+            hash_S, bounds = shingles([texts[i] for i in chosen], code, config.shingles)
+            full_T = np.flatnonzero(np.diff(bounds))
+            if not len(full_T):
+                continue
+            bounds = np.append(bounds[full_T], len(hash_S))
+            count = bands.bands * bands.rows
+            signature_KT = signatures(hash_S.astype(np.uint32), bounds, count, bands.seed)
+            key_BT = band_keys(signature_KT, bands.bands)
+            row_BT = np.broadcast_to(np.array(chosen, np.uint32)[full_T], key_BT.shape)
+            next_BT = np.roll(key_BT, -1, axis=0).astype(np.uint32)
+            yield key_BT.ravel(), np.stack([next_BT.ravel(), row_BT.ravel()], 1)
+
+
+INDEX = Stage("near_index", f"1 {VERSION}", index_partition)

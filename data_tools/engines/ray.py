@@ -1,0 +1,89 @@
+"""The engine of a Ray cluster: each attempt is a Ray task of one CPU.
+
+Ray only carries tasks. Files stay in the work directory, which all nodes must see under one path;
+retries are ours, so that a task is named whose node or process died.
+"""
+
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from data_tools.engines.queue import Attempt, Queue
+from data_tools.engines.task import Failure, Task, TaskError, execute
+from jaxlm.errors import EnvironmentProblem
+
+IN_FLIGHT = 1_000
+"""Attempts that Ray holds, running or waiting for a CPU: more would only make it slower."""
+
+
+class RayCluster:
+    """Runs tasks on the nodes of a cluster, as many at once as it has CPUs."""
+
+    def __init__(self, address: str, workdir: Path, memory_bytes: int = 0):
+        """`address`: as of `ray.init`; "auto": the cluster of this machine, "local": a new one.
+
+        Raises `EnvironmentProblem` without a cluster there, or when a node does not see `workdir`.
+        """
+        self._memory_bytes = memory_bytes
+        try:
+            ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
+        except ConnectionError as e:
+            raise EnvironmentProblem(
+                f"--ray-address={address}: no Ray cluster there ({e}); start one (ray start "
+                "--head), or use --ray-address=local, which starts one on this machine"
+            ) from e
+        self._execute = ray.remote(num_cpus=1, max_retries=0)(execute)
+        try:
+            _check_shared(workdir)
+        except BaseException:
+            self.close()
+            raise
+
+    def run[T: Task](self, function: Callable[[T], None], tasks: Sequence[T], label: str) -> None:
+        """See `Engine.run`."""
+        running: dict[Any, Attempt[T]] = {}
+        with Queue(tasks, label) as queue:
+            while queue or running:
+                while queue and len(running) < IN_FLIGHT:
+                    attempt = queue.next()
+                    ref = self._execute.remote(function, attempt.task, self._memory_bytes)
+                    running[ref] = attempt
+                (ref, *_), _ = ray.wait(list(running))
+                try:
+                    failure = ray.get(ref)
+                except RayError as e:
+                    failure = Failure(TaskError, f"its worker died ({e})", again=True)
+                queue.ended(running.pop(ref), failure)
+
+    def close(self) -> None:
+        """Leaves the cluster, which ends what still runs there for this build."""
+        ray.shutdown()
+
+
+def _check_shared(workdir: Path) -> None:
+    """Every node must be able to read what this process writes into the work directory."""
+    probe = workdir / f".shared-{uuid.uuid4().hex}"
+    sees = ray.remote(num_cpus=0, max_retries=0)(Path.exists)
+    nodes = {n["NodeID"]: n["NodeManagerAddress"] for n in ray.nodes() if n["Alive"]}
+    probe.touch()
+    try:
+        answers = {
+            node: sees.options(
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)
+            ).remote(probe)
+            for node in nodes
+        }
+        blind = sorted(nodes[node] for node, answer in answers.items() if not ray.get(answer))
+    finally:
+        probe.unlink()
+    if blind:
+        raise EnvironmentProblem(
+            f"--workdir={workdir}: not the same directory on {', '.join(blind)}; put it on a file "
+            "system that all nodes of the cluster share, under the same path"
+        )
