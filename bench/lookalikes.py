@@ -172,6 +172,13 @@ def plain_numbers(rng: random.Random) -> str:
             f"[{', '.join(_digits(rng, 6) for _ in range(8))}]",
             f"比分 {rng.randrange(99)}-{rng.randrange(99)}-{rng.randrange(99)}",
             f"3.14159265358979{_digits(rng, 20)}",
+            f"{_digits(rng, 18)}, {_digits(rng, 17)}",
+            f"QQ{2000 + rng.randrange(20)}版",
+            f"微信{rng.randint(6, 8)}.0.{rng.randrange(50)}",
+            "微信公众号：renminribao2012",
+            "微信支付 WeChat Pay 与 weixin",
+            f"护照办理窗口{rng.randint(1, 9)}号，每日限{_digits(rng, 3)}人",
+            f"新A股{_digits(rng, 5)}点",
         )
     )
 
@@ -215,6 +222,10 @@ def nobodys_address(rng: random.Random) -> str:
             "std::vector<int> a::b",
             "@decorator",
             "npm i lodash@4.17.21",
+            "git clone git@github.com:org/repo.git",
+            "@zhangsan 你好",
+            "root@localhost:~$",
+            "http://user:pass@10.0.0.1/",
         )
     )
 

@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
+from data_tools.read.record import WHOLE_FILE
+
 FILES = 4
 """That a source of many documents is split into."""
 
@@ -26,7 +28,7 @@ class Row(NamedTuple):
     """Unique in its source; of a tree, its path."""
     text: str
     site: str = ""
-    """Host of its page."""
+    """Host of its page; empty: it is on none."""
 
 
 class Broken(NamedTuple):
@@ -35,7 +37,7 @@ class Broken(NamedTuple):
     source: str
     path: str
     place: str
-    """As `data_tools.read.record.Bad` names it; empty for the whole file."""
+    """As `data_tools.read.record.Bad` names it."""
     dropped: bool = False
     """It is read, and a rule must drop it."""
 
@@ -70,10 +72,8 @@ def _parts(rows: Sequence[Row]) -> list[Sequence[Row]]:
 
 
 def _fields(row: Row) -> dict[str, str]:
-    fields = {"text": row.text, "name": row.name}
-    if row.site:
-        fields["url"] = f"https://{row.site}/{row.name.replace(' ', '/')}"
-    return fields
+    url = f"https://{row.site}/{row.name.replace(' ', '/')}" if row.site else ""
+    return {"text": row.text, "name": row.name, "url": url}
 
 
 def _compressed(data: bytes, suffix: str) -> bytes:
@@ -150,20 +150,20 @@ def write_broken(raw: Path, texts: Sequence[str]) -> Iterator[Broken]:
     ]
     places = [f"line {number}" for number in range(1, 2 * len(bad), 2)]
     yield from put("reference", "lines.jsonl.zst", zstandard.compress(b"".join(mixed)), *places)
-    yield from put("reference", "empty.jsonl.zst", zstandard.compress(b""), "")
+    yield from put("reference", "empty.jsonl.zst", zstandard.compress(b""), WHOLE_FILE)
 
     buffer = io.BytesIO()
     pq.write_table(pa.Table.from_pylist([_fields(row) for row in rows[5:7]]), buffer)
-    yield from put("reviews", "cut.parquet", buffer.getvalue()[:-20], "")
+    yield from put("reviews", "cut.parquet", buffer.getvalue()[:-20], WHOLE_FILE)
     buffer = io.BytesIO()
     pq.write_table(pa.table({"body": ["a column of another name"]}), buffer)
-    yield from put("reviews", "columns.parquet", buffer.getvalue(), "")
+    yield from put("reviews", "columns.parquet", buffer.getvalue(), WHOLE_FILE)
 
     yield from put("manual", "utf16.txt", rows[7].text.encode("utf-16"), "line 1")
-    yield from put("manual", "empty.txt", b"", "")
+    yield from put("manual", "empty.txt", b"", WHOLE_FILE)
     yield from put("manual", "nul.txt", bytes(1000), "line 1", dropped=True)
     yield from put("stdlib", "latin.py", b"# caf\xe9\n", "line 1")
-    yield from put("stdlib", "image.png", b"\x89PNG\r\n\x1a\n", "")
+    yield from put("stdlib", "image.png", b"\x89PNG\r\n\x1a\n", WHOLE_FILE)
 
 
 def _jsonl(suffix: str) -> Write:

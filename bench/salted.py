@@ -30,7 +30,7 @@ from jaxlm.schema import to_dict
 
 MEGABYTES = 200
 LEVELS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99)
-PAIRS = {"novel": 40, "reference": 18, "stdlib": 40}
+PAIRS = {"novel": 40, "reference": 18, "manual": 60, "stdlib": 40, "packages": 240}
 """Source -> near copies at each level."""
 EXACT = 100
 """Exact copies of documents of one source."""
@@ -40,8 +40,8 @@ PAGE_REVIEWS = 12
 """Longer reviews on one page."""
 PERSONAL, BROKEN_TEXT = 0.1, 0.05
 """Share of the web documents with personal data; of the manual pages that become mojibake."""
-CODE_CHARACTERS = range(2_000, 40_000)
-"""Of a module that is copied."""
+COPIED = range(1_000, 12_000)
+"""Characters of a module or manual page that is copied."""
 SPARE = 8
 """Texts that only broken files hold."""
 ALIKE = 0.8
@@ -109,7 +109,7 @@ def add_reference(corpus: Corpus, cache: Path) -> None:
 
 
 def add_manual_pages(corpus: Corpus, cache: Path) -> None:
-    """Chinese manual pages; some as mojibake on a web site, some copied there."""
+    """Chinese manual pages; some as mojibake, some copied."""
     texts = shuffled(list(material.manual_pages(cache)), "manual")
     kept = []
     for text in texts[: corpus.count(len(texts))]:
@@ -117,13 +117,14 @@ def add_manual_pages(corpus: Corpus, cache: Path) -> None:
             encoding = ("cp1252", "latin-1", "gbk")[len(text.name) % 3]
             name = f"mojibake {text.name}"
             original = text.text[:3000].strip()
-            corpus.add("descriptions", Row(name, salts.mojibake(original, encoding)))
-            corpus.says("mojibake", "descriptions", name, encoding=encoding, text=original)
+            corpus.add("reference", Row(name, salts.mojibake(original, encoding)))
+            corpus.says("mojibake", "reference", name, encoding=encoding, text=original)
         else:
             corpus.add("manual", Row(f"{text.name}.txt", text.text))
             kept.append(text._replace(name=f"{text.name}.txt"))
-    long = [t for t in kept if len(t.text) > 500]
-    add_exact(corpus, "manual", long, "descriptions", "copy of {}")
+    long = [t for t in kept if len(t.text) in COPIED]
+    add_near(corpus, "manual", long, "manual", "copies/{}")
+    add_exact(corpus, "manual", long[::-1], "descriptions", "copy of {}")
 
 
 def add_reviews(corpus: Corpus, cache: Path) -> None:
@@ -152,23 +153,30 @@ def add_descriptions(corpus: Corpus, cache: Path) -> None:
         add_page(corpus, "descriptions", text)
 
 
-def add_code(corpus: Corpus, cache: Path) -> None:
-    """Near copies of modules, and exact ones in another tree."""
-    texts = [
-        t
-        for t in shuffled(list(material.standard_library(cache)), "code")
-        if len(t.text) in CODE_CHARACTERS and t.name.endswith(".py")
-    ]
-    pairs = corpus.count(PAIRS["stdlib"]) * len(LEVELS)
-    for text in texts[: pairs + corpus.count(EXACT)]:
-        corpus.add("stdlib", Row(text.name, text.text))
-    add_near(corpus, "stdlib", texts, "packages", "salted/{}")
-    add_exact(corpus, "stdlib", texts[pairs:], "packages", "salted/{}")
+def add_modules(corpus: Corpus, cache: Path) -> None:
+    """Modules of the standard library, near and exact copies of them among the packages."""
+    add_tree(corpus, "stdlib", material.standard_library(cache), "packages")
+
+
+def add_packages(corpus: Corpus, cache: Path) -> None:
+    """The same of packages, their copies in the other tree."""
+    add_tree(corpus, "packages", material.packages(cache), "stdlib")
+
+
+def add_tree(corpus: Corpus, source: str, found: Iterator[Text], to: str) -> None:
+    """Only what is copied and the copies: the rest of a tree fills the corpus up at the end."""
+    modules = [t for t in found if len(t.text) in COPIED and t.name.endswith(".py")]
+    pairs = corpus.count(PAIRS[source]) * len(LEVELS)
+    texts = shuffled(modules, "code")[: pairs + corpus.count(EXACT)]
+    for text in texts:
+        corpus.add(source, Row(text.name, text.text))
+    add_near(corpus, source, texts, to, "salted/{}")
+    add_exact(corpus, source, texts[pairs:], to, "salted/{}")
 
 
 def add_near(corpus: Corpus, source: str, texts: list[Text], to: str, name: str) -> None:
     """A copy of each text at a known similarity, long texts first for the highest levels."""
-    code = source == "stdlib"
+    code = source in ("stdlib", "packages")
     pairs = min(corpus.count(PAIRS[source]), len(texts) // len(LEVELS))
     pattern = CODE if code else PROSE
     found = {u for t in texts[-50:] for u in pattern.findall(t.text) if u.isalpha()}
@@ -198,10 +206,9 @@ def add_page(corpus: Corpus, source: str, text: Text) -> None:
         text = text._replace(name=f"https://{site.host}/{text.name.replace(' ', '/')}")
     rng = random.Random(f"page {source} {text.name}")
     if rng.random() < PERSONAL:
-        sentences = list(salts.personal(rng))
-        page = "\n".join([text.text, *(sentence for sentence, _ in sentences)])
-        values = [value._asdict() for _, value in sentences]
-        corpus.says("personal", source, text.name, values=values, text=text.text)
+        page, values = salts.with_personal(text.text, rng)
+        found = [value._asdict() for value in values]
+        corpus.says("personal", source, text.name, values=found, text=text.text)
     else:
         page, lines = salts.with_lines(text.text, site, rng)
         corpus.says("boilerplate", source, text.name, lines=lines, text=text.text)
@@ -230,7 +237,8 @@ SOURCES: dict[str, Callable[[Corpus, Path], None]] = {
     "reviews": add_reviews,
     "crawl": add_crawl,
     "descriptions": add_descriptions,
-    "stdlib": add_code,
+    "stdlib": add_modules,
+    "packages": add_packages,
 }
 
 
@@ -252,7 +260,7 @@ def build(out: Path, cache: Path, megabytes: float) -> dict[str, str]:
     for broken in write_broken(out / "raw", corpus.spare):
         corpus.truth.append({"salt": "broken", **broken._asdict()})
     _fill(out / "raw", cache, round(megabytes * 1e6), corpus)
-    config = to_dict(recipe({*corpus.rows, "stdlib", "packages"}, workers=2))
+    config = to_dict(recipe(corpus.rows, workers=2))
     (out / "recipe.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
     lines = (json.dumps(line, ensure_ascii=False) + "\n" for line in corpus.truth)
     (out / "truth.jsonl").write_text("".join(lines), encoding="utf-8")

@@ -1,7 +1,6 @@
 """What is put into real text to be found again: lines of boilerplate, personal data, mojibake."""
 
 import random
-from collections.abc import Iterator
 from typing import NamedTuple
 
 SITES = 40
@@ -68,6 +67,8 @@ class Value(NamedTuple):
 
     type: str
     value: str
+    after: str
+    """What follows it in its sentence."""
 
 
 REGIONS = ("110101", "310104", "440106", "510107", "330106", "420111", "610113", "320102")
@@ -104,15 +105,27 @@ def mail(rng: random.Random) -> str:
     return f"{name}{rng.randrange(1950, 2010)}@{rng.choice(('163.com', 'qq.com', 'gmail.com'))}"
 
 
-def personal(rng: random.Random) -> Iterator[tuple[str, Value]]:
-    """Sentences, each with one entity in it."""
-    for sentence, kind, value in (
-        ("报名者的身份证号码是{}，请核对后再提交。", "resident_id", resident_id(rng)),
-        ("有意者请致电{}与我们联系，谢谢大家。", "mobile", mobile(rng)),
-        ("Please write to {} before the end of the month.", "email", mail(rng)),
-        ("退款已转入您的银行卡{}，请注意查收。", "bank_card", bank_card(rng)),
-    ):
-        yield sentence.format(value), Value(kind, value)
+SENTENCES = (
+    ("报名者的身份证号码是{}，请核对后再提交。", "resident_id", resident_id),
+    ("有意者请致电{}与我们联系，谢谢大家。", "mobile", mobile),
+    (" Please write to {} before the end of the month.", "email", mail),
+    ("退款已转入您的银行卡{}，请注意查收。", "bank_card", bank_card),
+)
+
+
+def with_personal(text: str, rng: random.Random) -> tuple[str, list[Value]]:
+    """The text with a sentence for each type of value at the end of a line of its own.
+
+    Not on lines by themselves: they would differ in numbers only, and be boilerplate.
+    """
+    lines = text.split("\n")
+    values = []
+    for sentence, kind, make in SENTENCES:
+        value = make(rng)
+        at = max(rng.sample(range(len(lines)), min(3, len(lines))), key=lambda n: len(lines[n]))
+        lines[at] += sentence.format(value)
+        values.append(Value(kind, value, sentence.partition("{}")[2]))
+    return "\n".join(lines), values
 
 
 # Bytes that Windows-1252 leaves undefined stand for themselves, as in browsers.

@@ -21,6 +21,8 @@ import pyarrow.parquet as pq
 from data_tools.boilerplate.find import find as find_boilerplate
 from data_tools.clean.partition import CLEAN, CleanConfig
 from data_tools.corpus import write_clusters, write_manifest
+from data_tools.decontaminate.contaminated import find as find_contaminated
+from data_tools.decontaminate.evaluation import set_inputs
 from data_tools.dedup import exact, near
 from data_tools.document import DataError
 from data_tools.dropped import DROPPED
@@ -55,6 +57,7 @@ class Build:
         self._workdir, self._engine = workdir, engine
         self._types = {s.name: s.type for s in self.recipe.sources}
         self._secrets = secrets(recipe.privacy)
+        self._evaluation = set_inputs(recipe.decontaminate, workdir)
         self.results: dict[str, StageResult] = {}
         """Stage -> its partitions, with those that ran this time."""
 
@@ -104,18 +107,20 @@ class Build:
             partitions.append(Partition(commit.partition, self._scrub(commit), inputs))
         self._run(PRIVACY, partitions)
 
-    def near(self) -> None:
-        """Finds near duplicates, and evaluation data in the documents before that."""
+    def decontaminate(self) -> None:
+        """Finds the documents that hold evaluation data."""
         documents = [(c.partition, c.input(DOCUMENTS)) for c in self._commits("privacy")]
-        self._contaminated = StageResult((), (), 0.0)
-        self._near = near.find(
-            self._run,
-            [
-                (name, {"documents": i, "verdicts": self._contaminated.about(name)})
-                for name, i in documents
-            ],
-            self.recipe.near,
-        )
+        config = self.recipe.decontaminate
+        self._contaminated = find_contaminated(self._run, documents, config, self._evaluation)
+
+    def near(self) -> None:
+        """Finds near duplicates among the others."""
+        documents = []
+        for commit in self._commits("privacy"):
+            verdicts = self._contaminated.about(commit.partition)
+            inputs = {"documents": commit.input(DOCUMENTS), "verdicts": verdicts}
+            documents.append((commit.partition, inputs))
+        self._near = near.find(self._run, documents, self.recipe.near)
         write_clusters(self._workdir, self._near)
 
     def tokenizer(self) -> None:
@@ -284,6 +289,7 @@ STEPS: dict[str, Callable[[Build], None]] = {
     "boilerplate": Build.boilerplate,
     "clean": Build.clean,
     "privacy": Build.privacy,
+    "decontaminate": Build.decontaminate,
     "near": Build.near,
     "tokenizer": Build.tokenizer,
     "tokenize": Build.tokenize,

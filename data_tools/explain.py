@@ -21,7 +21,7 @@ from jaxlm.schema import parse
 
 EXCERPT_CHARACTERS = 400
 OTHERS = 10
-"""Members of a cluster that are named."""
+"""Documents of a cluster that are named with their similarity to the one that stays."""
 DOCUMENTS, DROPPED = "documents.parquet", "dropped.parquet"
 
 UNDO = "add {id!r} to `restored` in the recipe and build again"
@@ -107,7 +107,7 @@ class _Trail:
             found = self._workdir.glob(f"stages/boilerplate/*/{self._partition}.parquet")
             tables = [Input(path, "", "") for path in found]
             _, count = Boilerplate(self._recipe.boilerplate.removal, tables)(before)
-            self._say("boilerplate", f"{count} lines to remove")
+            self._say("boilerplate", f"{count} lines")
         if not self._stays("clean"):
             return False
         after = self._document
@@ -133,12 +133,9 @@ class _Trail:
         for row in mine:
             cluster = pc.field("cluster") == pa.scalar(row["cluster"], pa.binary(16))
             rows = pq.read_table(path, filters=cluster).to_pylist()
-            others = [
-                f"{r['id'].hex()} ({r['similarity']:.3f})" for r in rows if r["id"] != row["id"]
-            ]
-            more = f" and {len(others) - OTHERS} more" if len(others) > OTHERS else ""
-            words = f"with {', '.join(others[:OTHERS])}{more}; in brackets: similarity to"
-            self._say("cluster", f"{words} {row['cluster'].hex()}, which stays")
+            gone = [f"{r['id'].hex()} ({r['similarity']:.3f})" for r in rows if not r["kept"]]
+            more = f" and {len(gone) - OTHERS} more" if len(gone) > OTHERS else ""
+            self._say("cluster", f"{row['cluster'].hex()} stays for {', '.join(gone[:OTHERS])}{more}")
         return stays
 
     def _shard(self) -> bool:

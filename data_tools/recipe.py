@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from data_tools.boilerplate.config import BoilerplateConfig
-from data_tools.clean import RULES, Rule
+from data_tools.clean import EDITORS, RULES, Rule
 from data_tools.clean.partition import NamedRule
+from data_tools.decontaminate.config import DecontaminateConfig
 from data_tools.dedup.config import NearConfig
 from data_tools.dedup.exact import ExactConfig
 from data_tools.heldout import HeldoutConfig
@@ -41,9 +42,14 @@ class RuleConfig:
             raise ValueError(f"weight={self.weight} must be at least 0")
 
     def build(self, path: str) -> Rule:
-        """The rule with its thresholds; `ConfigError` names `path` and what is allowed."""
+        """The rule with its thresholds. `ConfigError` names `path` and what is allowed."""
         if self.name not in RULES:
             raise ConfigError(f"{path}.name={self.name!r}: must be one of {', '.join(RULES)}")
+        if self.weight and self.name in EDITORS:
+            raise ConfigError(
+                f"{path}.weight={self.weight}: {self.name} changes the text, and only a rule that "
+                "judges can be scored; set 0"
+            )
         return parse(RULES[self.name], self.params, f"{path}.params")
 
 
@@ -116,6 +122,8 @@ class Recipe:
     """Applied in this order; the first that drops a document is named in the report."""
     privacy: PrivacyConfig = section(PrivacyConfig)
     """What happens to private data."""
+    decontaminate: DecontaminateConfig = section(DecontaminateConfig)
+    """Removal of documents that hold evaluation data."""
     near: NearConfig = section(NearConfig)
     """Removal of near duplicates."""
     restored: tuple[str, ...] = ()

@@ -54,7 +54,12 @@ NO_JAX = tuple(room for layer in LAYERS[:3] for room in layer)
 
 OUTSIDE: dict[str, tuple[str, ...]] = {
     "data_tools.*": NO_JAX,
-    "configs.data.*": ("data_tools.recipe", "data_tools.source", "jaxlm.schema"),
+    "configs.data.*": (
+        "data_tools.recipe",
+        "data_tools.rule_sets",
+        "data_tools.source",
+        "jaxlm.schema",
+    ),
     "configs.*": ("jaxlm.config",),
     "launch.*": (),
     "bench.*": ("jaxlm.*", "data_tools.*", "launch.*"),

@@ -6,7 +6,8 @@ python -m data_tools build --config=configs/data/own.py --workdir=runs/own/data
 
 from ml_collections import ConfigDict
 
-from data_tools.recipe import Recipe, RuleConfig
+from data_tools.recipe import Recipe
+from data_tools.rule_sets import RULE_SETS
 from data_tools.source import SourceConfig
 from jaxlm.schema import schema
 
@@ -18,11 +19,8 @@ def get_config() -> ConfigDict:
     config.sources = (
         SourceConfig(name="text", type="web", format="jsonl", root="text", paths=("**/*.jsonl*",)),
     )
-    config.rules = (
-        RuleConfig("unicode_repair"),
-        RuleConfig("min_length", {"characters": 50}),
-        RuleConfig("symbol_ratio"),
-    )
+    # For another kind of text its own set: "book", "encyclopedia", "code", "dialogue", or a sum.
+    config.rules = RULE_SETS["web"]
     config.heldout.fraction = 0.01
     config.tokenizer.vocab_size = 32_000  # as configs/own.py; a small corpus wants fewer
     config.pack.chunk_tokens = 512

@@ -81,3 +81,6 @@ RULES: dict[str, type[Rule]] = {
     # by the rules before it
     "quality": Quality,
 }
+
+EDITORS = ("unicode_repair", "traditional_to_simplified", "notice_lines", "unfinished_lines")
+"""Rules that change the text: these cannot be scored."""

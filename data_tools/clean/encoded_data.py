@@ -8,7 +8,7 @@ from data_tools.clean.measure import share
 from data_tools.document import Document, Drop
 
 ENCODED = re.compile(
-    r"[A-Za-z0-9+/\n=]{64,}"  # base64
+    r"(?:[A-Za-z0-9+/=]{60,}\s*)+"  # base64, in lines as MIME and PEM have them or in one
     r"|(?:(?:0x|\\x)?[0-9a-fA-F]{2}(?:,\s*|\s+|(?=\\x))){8,}"  # bytes in hex
     r"|(?:\\u[0-9a-fA-F]{4}){8,}"
 )
@@ -16,7 +16,7 @@ ENCODED = re.compile(
 
 @dataclass(frozen=True)
 class EncodedData:
-    """StarCoder2's rule."""
+    """StarCoder2's rule; words one a line are no base64 here."""
 
     most: float = 0.5
     """Largest share of the characters: StarCoder2's."""

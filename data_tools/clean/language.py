@@ -10,6 +10,17 @@ from data_tools.clean.measure import measure
 from data_tools.clean.url_ratio import URL
 from data_tools.document import Document, Drop
 
+_CODES = (
+    "af als am an ar arz as ast av az azb ba bar bcl be bg bh bn bo bpy br bs bxr ca cbk ce "
+    "ceb ckb co cs cv cy da de diq dsb dty dv el eml en eo es et eu fa fi fr frr fy ga gd gl "
+    "gn gom gu gv he hi hif hr hsb ht hu hy ia id ie ilo io is it ja jbo jv ka kk km kn ko "
+    "krc ku kv kw ky la lb lez li lmo lo lrc lt lv mai mg mhr min mk ml mn mr mrj ms mt mwl "
+    "my myv mzn nah nap nds ne new nl nn no oc or os pa pam pfl pl pms pnb ps pt qu rm ro ru "
+    "rue sa sah sc scn sco sd sh si sk sl so sq sr su sv sw ta te tg th tk tl tr tt tyv ug uk "
+    "ur uz vec vep vi vls vo wa war wuu xal xmf yi yo yue zh"
+)
+KNOWN = tuple(_CODES.split())
+"""Codes of the languages that the model tells apart."""
 WINDOWS = 4
 """Stretches, spread evenly over a text, that the model is shown."""
 WINDOW, WINDOW_CHINESE = 500, 100
@@ -38,10 +49,10 @@ class Language:
         if not self.languages:
             raise ValueError("languages=() must name at least one, for example 'zh'")
         for name in self.languages:
-            if name not in known():
+            if name not in KNOWN:
                 raise ValueError(
                     f"languages has {name!r}, which the model does not know; it knows "
-                    f"{', '.join(sorted(known()))}"
+                    f"{', '.join(KNOWN)}"
                 )
 
     def __call__(self, document: Document) -> Document | Drop:
@@ -64,12 +75,6 @@ def detect(text: str) -> tuple[str, float]:
         text = " ".join(text[i * step : i * step + window] for i in range(WINDOWS))
     found = _detector().detect(URL.sub(" ", text).translate(_PLAIN).lower())
     return (found[0]["lang"], found[0]["score"]) if found else ("unknown", 0.0)
-
-
-@functools.cache
-def known() -> frozenset[str]:
-    """The codes of all languages that the model tells apart."""
-    return frozenset(found["lang"] for found in _detector().detect("a", k=1_000))
 
 
 @functools.cache

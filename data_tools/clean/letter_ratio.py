@@ -17,7 +17,7 @@ class LetterRatio:
     least_words: float = 0.8
     """Least share of the words. Gopher's; FineWeb-2 takes 0.735 for Chinese cut into words."""
     least_characters: float = 0.6
-    """Least share of the visible characters of Chinese text, which is 0.80 to 0.90 in prose."""
+    """Least share of the visible characters of Chinese text, which is 0.79 to 0.93 in prose."""
 
     def __post_init__(self) -> None:
         thresholds.shares(self, "least_words", "least_characters")

@@ -22,8 +22,8 @@ class Mojibake:
     """Counts the traces of the usual accidents with encodings."""
 
     most: float = 0.01
-    """Largest share of the visible characters. Two thousand passages of sound Chinese, English and
-    code had less than 0.001; damaged Chinese has 0.05 and more."""
+    """Largest share of the visible characters. A novel, news, reviews and manual pages had none,
+    a page about mojibake 0.003, a table of Latin-1 0.008; damaged Chinese has 0.04 and more."""
 
     def __post_init__(self) -> None:
         thresholds.shares(self, "most")

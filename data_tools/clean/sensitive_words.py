@@ -46,7 +46,7 @@ class SensitiveWords:
 
     def __call__(self, document: Document) -> Document | Drop:
         text = document.text.lower()
-        found, end = 0, 0
+        found = 0
         for last, length in self._automaton.iter_long(text):
             start, end = last - length + 1, last + 1
             if not (_joined(text, start) or _joined(text, end)):

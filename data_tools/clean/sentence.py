@@ -8,7 +8,7 @@ CLOSERS = "\"'”’」』）)】》〉]］*_"
 
 _END = re.compile(
     r"[。！？…｡．]+"
-    r"|[.!?]+(?=[\"'”’)\]]*(?:\s|$))"  # a point inside a number or a name ends nothing
+    r"|(?<![.!?])[.!?]++(?=[\"'”’)\]]*(?:\s|$))"  # a point inside a number or a name ends nothing
 )
 
 

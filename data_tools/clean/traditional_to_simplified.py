@@ -11,6 +11,8 @@ from data_tools.clean.measure import measure
 from data_tools.document import Document, Drop
 
 KANA = (0x3041, 0x30FF)
+JAPANESE = 0.1
+"""Kana for each Han character: Japanese has about 1 and more; Chinese shop names write a の."""
 COMMON_HAN = range(0x3400, 0xA000)
 """OpenCC's single characters beyond these are rarities that decide nothing."""
 
@@ -20,7 +22,7 @@ class TraditionalToSimplified:
     """Converts a text with more characters that only traditional Chinese has than simplified only.
 
     Taiwan's forms (裡, 為) ask for OpenCC's `tw2s`, Hong Kong's (裏, 説) for `hk2s`, neither for
-    `t2s`. A text with kana is Japanese and stays.
+    `t2s`. Japanese stays.
     """
 
     def __call__(self, document: Document) -> Document | Drop:
@@ -39,7 +41,8 @@ def variant_of(text: str) -> str:
     traditional = _count(points, "t2s")
     if traditional <= _count(points, "s2t"):
         return ""
-    if np.count_nonzero((points >= KANA[0]) & (points <= KANA[1])):
+    kana = np.count_nonzero((points >= KANA[0]) & (points <= KANA[1]))
+    if kana > JAPANESE * measures.counts[HAN]:
         return ""
     taiwan, hong_kong = _count(points, "tw2t"), _count(points, "hk2t")
     if taiwan == hong_kong:

@@ -1,12 +1,14 @@
 """Takes lines out of pages that are no sentences."""
 
+import re
 from dataclasses import dataclass
 
 from data_tools.clean import thresholds
 from data_tools.clean.lines import keep_lines
-from data_tools.clean.measure import measure
 from data_tools.clean.sentence import ends_sentence
 from data_tools.document import Document, Drop
+
+HAN = re.compile("[一-鿿]")
 
 
 @dataclass(frozen=True)
@@ -19,17 +21,15 @@ class UnfinishedLines:
     words: int = 3
     """Fewest words: C4's."""
     characters: int = 5
-    """Fewest characters of a line of Chinese text."""
+    """Fewest Han characters of a line that has not so many words."""
 
     def __post_init__(self) -> None:
         thresholds.at_least(self, 1, "words", "characters")
 
     def __call__(self, document: Document) -> Document | Drop:
-        is_chinese = measure(document.text).is_chinese
+        return keep_lines(document, "unfinished_lines", self._keeps)
 
-        def keep(line: str) -> bool:
-            if is_chinese:
-                return len(line) >= self.characters and ends_sentence(line)
-            return ends_sentence(line) and len(line.split(None, self.words)) >= self.words
-
-        return keep_lines(document, "unfinished_lines", keep)
+    def _keeps(self, line: str) -> bool:
+        if not ends_sentence(line):
+            return False
+        return len(line.split()) >= self.words or len(HAN.findall(line)) >= self.characters

@@ -1,10 +1,11 @@
 """Evaluation sets: the hashes of all their runs of units, and their texts to confirm a match.
 
-    texts.json    [place in the file, text] of each text that has a run
-    hashes.npy    uint64[G]  sorted
-    texts.npy     uint32[G]  which text has the run of that hash; a run counts once a text
+texts.json    [place in the file, text] of each text that has a run
+hashes.npy    uint64[G]  sorted
+texts.npy     uint32[G]  which text has the run of that hash; a run counts once a text
 """
 
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from data_tools.decontaminate.config import DecontaminateConfig, EvaluationConfig
+from data_tools.dedup.node import begins
 from data_tools.dedup.shingles import batches
 from data_tools.dedup.units import VERSION, grams, spell, units
 from data_tools.document import DataError
@@ -65,9 +67,8 @@ def runs_partition(partition: Partition[SetConfig], out: Path) -> Report:
     hash_G, owner_G = np.concatenate(hashes), np.concatenate(owners)
     order = np.lexsort((owner_G, hash_G))
     hash_G, owner_G = hash_G[order], owner_G[order]
-    first = np.ones(len(order), bool)
-    first[1:] = (hash_G[1:] != hash_G[:-1]) | (owner_G[1:] != owner_G[:-1])
-    hash_G, owner_G = hash_G[first], owner_G[first]
+    first_G = begins(hash_G, owner_G)
+    hash_G, owner_G = hash_G[first_G], owner_G[first_G]
     long, owner_G = np.unique(owner_G, return_inverse=True)
     np.save(out / "hashes.npy", hash_G)
     np.save(out / "texts.npy", owner_G.astype(np.uint32))
@@ -82,41 +83,43 @@ def _texts(file: Input, config: SetConfig) -> Iterator[tuple[str, str]]:
         for number, data in enumerate(lines, 1):
             where = f"line {number}"
             try:
-                line = data.decode()
+                line = data.decode().strip()
             except UnicodeDecodeError as e:
                 raise DataError(
                     f"{file.path} {where}: is not UTF-8 ({e.reason}); convert the file"
                 ) from None
-            if not line.strip():
+            if not line:
                 continue
             if config.format == "txt":
                 yield where, line
-                continue
-            yield from ((f"{where} {f}", t) for f, t in _fields(line, f"{file.path} {where}", config))
+            else:
+                for field in config.fields:
+                    yield f"{where} {field}", _field(line, field, f"{file.path} {where}")
 
 
-def _fields(line: str, where: str, config: SetConfig) -> Iterator[tuple[str, str]]:
+def _field(line: str, field: str, where: str) -> str:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as e:
         raise DataError(f"{where}: broken JSON ({e}); mend the line") from None
-    for field in config.fields:
-        if not isinstance(value, dict) or not isinstance(value.get(field), str):
-            raise DataError(
-                f"{where}: has no text in field {field!r}; name fields of its objects in the recipe"
-            )
-        yield field, value[field].encode(errors="replace").decode()
+    if not isinstance(value, dict) or not isinstance(value.get(field), str):
+        raise DataError(f"{where}: no text in field {field!r}; correct the set's fields")
+    return value[field].encode(errors="replace").decode()
 
 
 def spelled_runs(text: str, words: int, characters: int) -> list[str]:
-    """The runs of a text in their order, spelled: words with spaces between them."""
+    """The runs of a text in their order, spelled with spaces between words: equal if and only if
+    the runs are."""
     parts, single = spell(text, code=False)
     result = []
     for at, alone in enumerate(single):
         end = at + (characters if alone else words)
         if end <= len(parts):
-            gap = [" " if not (a and b) else "" for a, b in zip(single[at:end], single[at + 1 : end], strict=False)]
-            result.append("".join(p + g for p, g in zip(parts[at:end], [*gap, ""], strict=True)))
+            gaps = (
+                "" if a or b else " "
+                for a, b in zip(single[at:], single[at + 1 : end], strict=False)
+            )
+            result.append("".join(itertools.chain(*zip(parts[at:end], [*gaps, ""], strict=True))))
     return result
 
 

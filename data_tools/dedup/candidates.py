@@ -33,7 +33,7 @@ class CandidateConfig:
 def candidates_partition(partition: Partition[CandidateConfig], out: Path) -> Report:
     """Writes the pairs of one range of keys; needs about 60 bytes a key in it."""
     config, inputs = partition.config, partition.inputs
-    key_M, next_M, node_M = _shared(partition)
+    size, (key_M, next_M, node_M) = _shared(partition)
     node_N, place_M = np.unique(node_M, return_inverse=True)
     fact_N = facts(inputs["facts"], node_N)
     order = id_order(fact_N)
@@ -46,15 +46,17 @@ def candidates_partition(partition: Partition[CandidateConfig], out: Path) -> Re
     for home, _, rows in homes(node_N[np.unique(pair_E2)]):
         np.save(out / f"{inputs['facts'][home].name}.npy", rows.astype(np.uint32))
     return {
-        "keys": len(key_M),
+        "keys": size,
         "pairs": len(pair_E2),
         "oversized": len(oversized),
         "oversized_samples": sorted(oversized, reverse=True)[:OVERSIZED_SAMPLES],
     }
 
 
-def _shared(partition: Partition[CandidateConfig]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(key, next key, node) of the keys of the range that more than one document has."""
+def _shared(
+    partition: Partition[CandidateConfig],
+) -> tuple[int, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Keys in the range, and (key, next key, node) of those that more than one document has."""
     keys, rows, found = [], [], []
     files = zip(partition.inputs["keys"], partition.inputs["rows"], strict=True)
     for home, (key_file, row_file) in enumerate(files):
@@ -65,9 +67,10 @@ def _shared(partition: Partition[CandidateConfig]) -> tuple[np.ndarray, np.ndarr
         found.append(nodes(home, rows[-1][:, 1]))
     key_M, next_M, node_M = np.concatenate(keys), np.concatenate(rows)[:, 0], np.concatenate(found)
     order = np.argsort(key_M, kind="stable")
-    equal = key_M[order][1:] == key_M[order][:-1]
-    shared = order[np.append(equal, False) | np.append(False, equal)]
-    return key_M[shared], next_M[shared], node_M[shared]
+    as_before = np.zeros(len(order) + 1, bool)
+    as_before[1:-1] = key_M[order][1:] == key_M[order][:-1]
+    shared = order[as_before[:-1] | as_before[1:]]
+    return len(key_M), (key_M[shared], next_M[shared], node_M[shared])
 
 
 def star(

@@ -76,11 +76,12 @@ def clusters_partition(partition: Partition[ClusterConfig], out: Path) -> Report
     sets = Sets(inputs["bounds"], inputs["shingles"])
     found = _resolve(component_N, best, sets, fact_N["content"], node_N, config)
     names = [i.name for i in inputs["facts"]]
-    _write_verdicts(found, fact_N, node_N, names, out)
+    _write_verdicts(found, fact_N, node_N, names, config.same.threshold, out)
     _write_members(found, fact_N, node_N, names, out)
     _write_clusters(found, component_N, fact_N, source_N, out)
     _, sizes = np.unique(found.kept_D, return_counts=True)
     return {
+        "documents": len(node_N),
         "sizes": {str(k): v for k, v in sorted(Counter((sizes + 1).tolist()).items())},
         "lost": dict(sorted(Counter(source_N[found.gone_D].tolist()).items())),
     }
@@ -138,24 +139,23 @@ def _resolve(
 
 
 def _write_verdicts(
-    found: _Clusters, fact_N: np.ndarray, node_N: np.ndarray, names: list[str], out: Path
+    found: _Clusters,
+    fact_N: np.ndarray,
+    node_N: np.ndarray,
+    names: list[str],
+    threshold: float,
+    out: Path,
 ) -> None:
     for home, places, _ in homes(node_N[found.gone_D]):
+        gone = _hashes(fact_N["id"][found.gone_D[places]])
         kept = _hashes(fact_N["id"][found.kept_D[places]])
-        table = pa.table(
-            [
-                _hashes(fact_N["id"][found.gone_D[places]]),
-                ["near_duplicate"] * len(places),
-                [
-                    f"similarity {jaccard:.4f} to document {id.hex()}"
-                    + (f", which has {contained:.4f} of it" if contained > jaccard else "")
-                    for id, jaccard, contained in zip(
-                        kept, found.jaccard_D[places], found.contained_D[places], strict=True
-                    )
-                ],
-            ],
-            VERDICTS,
-        )
+        why = zip(kept, found.jaccard_D[places], found.contained_D[places], strict=True)
+        details = [
+            f"similarity {jaccard:.4f} to document {id.hex()}"
+            + (f", which has {contained:.4f} of it" if jaccard < threshold else "")
+            for id, jaccard, contained in why
+        ]
+        table = pa.table([gone, ["near_duplicate"] * len(gone), details], VERDICTS)
         pq.write_table(table, out / f"{names[home]}.parquet", compression="zstd")
 
 

@@ -29,7 +29,12 @@ def components_partition(partition: Partition[None], out: Path) -> Report:
     by_label = np.argsort(fact_N["id"][label_N, 0], kind="stable")
     np.save(out / "keys.npy", fact_N["id"][label_N[by_label], 0].astype(np.uint64))
     np.save(out / "nodes.npy", node_N[by_label])
-    return {"documents": len(node_N), "components": len(np.unique(label_N))}
+    _, sizes = np.unique(label_N, return_counts=True)
+    return {
+        "documents": len(node_N),
+        "components": len(sizes),
+        "largest": int(max(sizes, default=0)),
+    }
 
 
 def components(first_E: np.ndarray, second_E: np.ndarray, count: int) -> np.ndarray:

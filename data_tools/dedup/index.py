@@ -62,10 +62,10 @@ def index_partition(partition: Partition[IndexConfig], out: Path) -> Report:
     first = 0
     for group in row_groups(partition.inputs["documents"], COLUMNS):
         stands = [id not in gone for id in group["id"].to_pylist()]
-        sources = group["source"].to_pylist()
+        sources, texts = group["source"].to_pylist(), group["text"].to_pylist()
         standing.update(s for s, here in zip(sources, stands, strict=True) if here)
-        facts.append(_facts(group, [names.setdefault(s, len(names)) for s in sources]))
-        for key_M, row_M2 in _records(group, facts[-1], stands, partition.config):
+        facts.append(_facts(group, texts, [names.setdefault(s, len(names)) for s in sources]))
+        for key_M, row_M2 in _records(group, texts, facts[-1], stands, partition.config):
             keys.append(key_M)
             rows.append(row_M2 + np.array([0, first], np.uint32))
         first += len(group)
@@ -102,25 +102,29 @@ def by_kind(
             yield code, list(run)
 
 
-def _facts(group: pa.Table, sources: list[int]) -> np.ndarray:
+def _facts(group: pa.Table, texts: Sequence[str], sources: Sequence[int]) -> np.ndarray:
     facts = np.empty(len(group), FACT)
     for field, column in (("id", "id"), ("content", "content_hash")):
         words = np.frombuffer(b"".join(group[column].to_pylist()), ">u8")
         facts[field] = words.reshape(-1, 2)
     facts["quality"] = group["quality"].to_numpy()
-    facts["length"] = [len(text) for text in group["text"].to_pylist()]
+    facts["length"] = [len(text) for text in texts]
     facts["source"] = sources
     return facts
 
 
 def _records(
-    group: pa.Table, facts: np.ndarray, stands: Sequence[bool], config: IndexConfig
+    group: pa.Table,
+    texts: Sequence[str],
+    facts: np.ndarray,
+    stands: Sequence[bool],
+    config: IndexConfig,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yields (keys, (next key, row in the group))."""
     row_N = np.flatnonzero(stands)
     content_N = facts["content"][row_N, 0].astype(np.uint64)
     yield content_N, np.stack([content_N.astype(np.uint32), row_N.astype(np.uint32)], 1)
-    texts, bands = group["text"].to_pylist(), config.candidates
+    bands = config.candidates
     for code, rows in by_kind(group["type"].to_pylist(), row_N.tolist(), config.shingles):
         for batch in batches([len(texts[i]) for i in rows]):
             chosen = rows[batch]

@@ -95,6 +95,7 @@ def summary(results: Mapping[str, StageResult], config: NearConfig) -> dict[str,
     """What the stages said, as plain JSON; `results` are by the name of their stage."""
     index, last = results[INDEX.name], results[CLUSTERS_STAGE.name]
     candidates, verified = results[CANDIDATES.name], results[VERIFY.name]
+    components = results[COMPONENTS.name]
     documents, lost = _counts(index, "documents"), _counts(last, "lost")
     oversized = [size for c in candidates.commits for size in c.report["oversized_samples"]]
     sizes = _counts(last, "sizes")
@@ -115,6 +116,13 @@ def summary(results: Mapping[str, StageResult], config: NearConfig) -> dict[str,
         "oversized": _total(candidates, "oversized"),
         "oversized_samples": sorted(oversized, reverse=True)[:OVERSIZED_SAMPLES],
         "shingles": _total(results[SETS.name], "shingles"),
+        "components": _total(components, "components"),
+        "largest_component": _total(components, "largest"),
+        "largest_ranges": {
+            "keys": _largest(candidates, "keys"),
+            "pairs": _largest(verified, "looked"),
+            "documents": _largest(last, "documents"),
+        },
     }
 
 
@@ -139,6 +147,10 @@ def _inputs(result: StageResult, outputs: Mapping[str, str]) -> dict[str, tuple[
 
 def _total(result: StageResult, count: str) -> int:
     return sum(c.report[count] for c in result.commits)
+
+
+def _largest(result: StageResult, count: str) -> int:
+    return max((c.report[count] for c in result.commits), default=0)
 
 
 def _counts(result: StageResult, what: str) -> Counter[str]:

@@ -118,14 +118,16 @@ def grams(units: Units, words: int, singles: int) -> tuple[np.ndarray, np.ndarra
 
 
 def _runs(hash_U: np.ndarray, length: int) -> np.ndarray:
-    """uint64[U]: hash of each run of `length` units, over the ends of texts too; 0 past the last."""
-    count = len(hash_U) - length + 1
+    """uint64[U]: hash of each run of `length` units, over the ends of texts; 0 past the last."""
     result_U = np.zeros(len(hash_U), np.uint64)
-    if count > 0:
-        powers, inverses = _powers(_UNITS, len(hash_U))
-        sum_U = np.zeros(len(hash_U) + 1, np.uint64)
-        np.cumsum(hash_U * powers[: len(hash_U)], out=sum_U[1:])
-        result_U[:count] = mix((sum_U[length:] - sum_U[:count]) * inverses[:count])
+    for first in range(0, len(hash_U) - length + 1, PIECE):
+        part_U = hash_U[first : first + PIECE + length - 1]
+        powers, inverses = _powers(_UNITS, len(part_U))
+        sum_U = np.zeros(len(part_U) + 1, np.uint64)
+        np.cumsum(part_U * powers[: len(part_U)], out=sum_U[1:])
+        count = len(part_U) - length + 1
+        run_U = mix((sum_U[length:] - sum_U[:count]) * inverses[:count])
+        result_U[first : first + count] = run_U
     return result_U
 
 

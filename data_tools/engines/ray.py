@@ -5,6 +5,7 @@ retries are ours, so that a task is named whose node or process died.
 """
 
 import logging
+import socket
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -32,8 +33,9 @@ class RayCluster:
         """
         self._memory_bytes = memory_bytes
         try:
+            _knock(address)
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
-        except ConnectionError as e:
+        except (OSError, ValueError) as e:
             raise EnvironmentProblem(
                 f"--ray-address={address}: no Ray cluster there ({e}); start one (ray start "
                 "--head), or use --ray-address=local, which starts one on this machine"
@@ -64,6 +66,13 @@ class RayCluster:
     def close(self) -> None:
         """Leaves the cluster, which ends what still runs there for this build."""
         ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Ray itself waits for minutes where nobody answers."""
+    host, _, port = address.rpartition(":")
+    if port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=10).close()
 
 
 def _check_shared(workdir: Path) -> None:

@@ -7,14 +7,14 @@ from data_tools.privacy.context import END, labelled
 
 _NUMBER = re.compile(rf"(?:(?<![0-9A-Za-z_])|(?<=QQ)|(?<=qq))[1-9][0-9]{{4,10}}{END}")
 _QQ = re.compile(
-    r"(?:(?:(?<![A-Za-z])[Qq]{2}|扣扣|企鹅号)(?:群|交流群|号码?|[账帐]号)*\s?[是为]?\s?[:：=]?\s?[(（]?"
-    r"|加[Qq]\s?[:：]?\s?|(?<![0-9A-Za-z])[Qq]\s?[:：]\s?)$"
+    r"(?:(?:(?<![A-Za-z])[Qq]{2}|扣扣|企鹅号)(?:群|交流群|号码?|[账帐]号)*\s?(?:[是为]|is)?\s?[:：=]?\s?[(（]?"
+    r"|(?:加[Qq]|[Qq]群)\s?[:：]?\s?|(?<![0-9A-Za-z])[Qq]\s?[:：]\s?)$"
 )
 
 _WECHAT = re.compile(
-    r"[微薇威VvWw](?:(?<=[微薇威Vv])信|(?<=[Ww])(?:e[Cc]hat|ECHAT|eixin|EIXIN)"
-    r"|(?<![0-9A-Za-z_].)(?<=[VvWw])[Xx])"
-    r"(?P<id>\s?(?:号码?|ID|Id|id|[账帐]号))?(?P<mark>\s?[是为]?\s?[:：]\s?)?[ ]?"
+    r"[微薇威VvWw](?:(?<=[微薇威Vv])信|(?<=[加+][VvWw])|(?:(?<=[Ww])(?:e[Cc]hat|ECHAT|eixin|EIXIN)"
+    r"|(?<![0-9A-Za-z_].)(?<=[VvWw])[Xx])(?![0-9A-Za-z_-]))"
+    r"(?P<id>\s?(?:号码?|[账帐]号|[Ii][Dd](?![0-9A-Za-z_])))?(?P<mark>\s?(?:[是为]\s?[:：]?|[:：(（]))?\s?"
     r"(?P<name>[A-Za-z][0-9A-Za-z_-]{5,19}|[1-9][0-9]{5,10})(?![0-9A-Za-z_@-])(?!\.[0-9a-z])"
 )
 

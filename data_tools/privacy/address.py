@@ -8,7 +8,7 @@ from data_tools.privacy.context import labelled
 
 _FOUR = re.compile(
     r"(?<![0-9A-Za-z_.-])(?<![^/:\s][/])(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])\.){3}"
-    r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(?![0-9A-Za-z_-])(?!\.[0-9])"
+    r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(?![0-9A-Za-z_-])(?!\.[0-9A-Za-z])"
 )
 _SIX = re.compile(r"[23][0-9A-Fa-f]{3}:(?<![0-9A-Za-z:.].{5})[0-9A-Fa-f:]{2,34}(?![0-9A-Za-z:])")
 _VERSION = re.compile(
@@ -29,7 +29,8 @@ _UNOWNED = tuple(
 )
 """Private, loopback, documentation, multicast (RFC 6890). Written out: the standard library's
 `is_global` changes with its release."""
-_DOCUMENTATION = ipaddress.ip_network("2001:db8::/32")
+_RESERVED = (ipaddress.ip_network("2001::/23"), ipaddress.ip_network("2001:db8::/32"))
+"""Protocols and documentation."""
 
 
 def find_four(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -52,5 +53,5 @@ def find_six(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
             address = ipaddress.IPv6Address(match[0])
         except ValueError:
             continue
-        if address not in _DOCUMENTATION:
+        if not any(address in block for block in _RESERVED):
             yield match.span()

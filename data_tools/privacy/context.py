@@ -17,13 +17,13 @@ _NUMBERED = re.compile(
           | (?<![A-Za-z]) (?: order | serial | invoice | tracking | ticket | batch | item | part
               | sku | isbn | issn | doi | ean | cas | timestamp | version | build | model | ref
               | bug | issue | user | product | session | trace | request )
-          | (?<![A-Za-z]) (?: u?id | no ) )
+          | (?<![A-Za-z]) (?: u?id | (?<!card\ ) (?<!phone\ ) (?<!account\ ) no ) )
         [号码]? [\s_]* (?: no\.? | number | num | id | code )? \s*
         (?: 是 | 为 | is )? \s* [:：=\#.]? \s* ["']? $""",
     re.VERBOSE | re.IGNORECASE,
 )
 _URL = re.compile(r"(?:://|www\.)[!-~]*$")
-_KEY = re.compile(r"(?:tel|phone|mobile|card)[=:]$", re.IGNORECASE)
+_KEY = re.compile(r"(?:tel|phone|mobile|card)[=:]$|wa\.me/$", re.IGNORECASE)
 
 
 def labelled(text: str, start: int, label: re.Pattern[str], width: int = 24) -> bool:

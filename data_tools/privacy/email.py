@@ -20,5 +20,7 @@ def find(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Addresses whose domain can exist."""
     for match in _ADDRESS.finditer(text, start, end):
         domain = match[1] + match[2]
+        if match[0].startswith("git@"):  # the way to a repository
+            continue
         if not _FILES.fullmatch(match[2]) and not _RESERVED.search(domain):
             yield match.span()

@@ -24,6 +24,8 @@ _MEDICAL = re.compile(
     r"|diagnos|patient|disease|syndrome|hospital|clinical|comorbid|admitted",
     re.IGNORECASE,
 )
+_NAMED = re.compile(r"(?:[病炎癌瘤症]|血压|骨折|梗死)\s?[:：(（]?$")
+"""The name of a disease, right before its code."""
 _COUNTED = re.compile(
     r"(?:[图表版第章节条款]|版本|附录|型号|fig(?:ure)?s?\.?|tables?|section|sec\.?|appendix|version|ver\.?"
     r"|release|oracle|model|page|§)\s*$",
@@ -55,7 +57,8 @@ def find(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         if match[1]:
             certain = not _COUNTED.search(text, max(0, here - 12), here)
         else:
-            medical = _MEDICAL.search(text, max(0, here - REACH), after + REACH)
+            near = max(0, here - REACH)
+            medical = _MEDICAL.search(text, near, after + REACH) or _NAMED.search(text, near, here)
             certain = medical and category not in _VERTEBRAE
         if certain:
             yield here, after

@@ -23,14 +23,13 @@ SAMPLE_CHARACTERS = 400
 
 
 def inputs(config: PrivacyConfig) -> dict[str, tuple[Input, ...]]:
-    """What the partitions of a type read besides their documents: the key and the model of names,
-    if its policies ask for them; `config` is the recipe's, `of` the type.
+    """What every partition reads besides its documents: the key and the model of names.
 
     Call it when a build starts: raises `DataError` for a key or a model that cannot be used.
     """
-    model = NER[config.ner] if config.names() else None
+    model = NER[config.ner]
     return {
-        "key": (_key_input(Path(config.key_file)),) if config.hashes() else (),
+        "key": (_key_input(Path(config.key_file)),) if config.key_file else (),
         "ner": model.inputs(Path(config.ner_path)) if model else (),
     }
 

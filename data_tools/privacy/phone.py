@@ -10,10 +10,10 @@ _COUNTRY = rf"(?:[(（](?:\+|00)?86[)）]|(?:\+|00)?86){_SEPARATOR}?"
 _BEFORE = r"(?:(?<![0-9A-Za-z_])|(?<=tel)|(?<=Tel)|(?<=TEL)|(?<=phone)|(?<=Phone)|(?<=Mobile))"
 
 _MOBILE = re.compile(
-    rf"{_BEFORE}(?<![0-9][-.])(?:{_COUNTRY})?1[3-9][0-9](?:[0-9]{{8}}"
+    rf"{_BEFORE}(?<![0-9][-.])(?<![¥￥$])(?:{_COUNTRY})?1[3-9][0-9](?:[0-9]{{8}}"
     rf"|(?P<a>{_SEPARATOR})[0-9]{{4}}(?P=a)[0-9]{{4}}|[ {DASH}][0-9]{{8}}"
     rf"|[0-9]{{4}}[ {DASH}][0-9]{{4}}"
-    rf"|[0-9](?P<b>{_SEPARATOR})[0-9]{{3}}(?P=b)[0-9]{{4}}){END}"
+    rf"|[0-9](?P<b>{_SEPARATOR})[0-9]{{3}}(?P=b)[0-9]{{4}})(?![0-9_])(?!\.[0-9])(?! ?[元万亿块])"
 )
 
 _LONG_AREA = (
@@ -34,17 +34,20 @@ _LANDLINE = re.compile(
 )
 _LOCAL = re.compile(rf"{_BEFORE}(?<![0-9][-.])(?:{_EIGHT}|{_SEVEN}){_EXTENSION}{END}")
 _LABEL = re.compile(
-    r"(?:电话|座机|固话|传真|热线|致电|拨打|(?:tel|fax|phone|telephone)(?![a-z]))"
+    r"(?:电话|座机|固话|传真|热线|致电|拨打|手机|联系方式|(?:tel|fax|phone|mobile)(?![a-z]))"
     r"(?:号码?|为|是|至)*[ .:：]*$",
     re.IGNORECASE,
 )
 
 
 def find_mobile(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """11 digits from 13 to 19, in one piece or in the usual groups, with or without +86."""
+    """11 digits from 13 to 19, in one piece or in the usual groups, with or without +86. Letters
+    follow only where a label says that it is a telephone."""
     for match in _MOBILE.finditer(text, start, end):
-        if not numbered(text, match.start()):
-            yield match.span()
+        here, after = match.span()
+        alone = re.match("[A-Za-z]", text[after : after + 1]) is None
+        if (alone and not numbered(text, here)) or labelled(text, here, _LABEL, 16):
+            yield here, after
 
 
 def find_landline(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:

@@ -16,6 +16,8 @@ _KEPT = {
 }
 """What says of which type a thing is, and not whose: 1 of a mobile number, the province of a
 plate, the top-level domain of an address."""
+_SET_APART = ("resident_id", "bank_card", "mobile", "landline", "plate")
+"""Types written with separators or without; in an address they count."""
 _LETTERS = 16
 HASHED = re.compile(rf"<(?:[a-z0-9_]+):[a-p]{{{_LETTERS}}}>")
 
@@ -31,9 +33,13 @@ def mask(entity: str, original: str) -> str:
 
 
 def hashed(entity: str, original: str, key: bytes) -> str:
-    """`<mobile:hbkdmfalpoceigjn>`: 64 bits of HMAC-SHA256 over the type and the letters and digits,
-    so that one number has one hash however it is set. No digits: nothing takes it for a number."""
-    canonical = "".join(c for c in shadow(original).text if c.isalnum()).upper()
+    """`<mobile:hbkdmfalpoceigjn>`: 64 bits of HMAC-SHA256 over the type and the thing, the same
+    however that is set. No digits: nothing takes it for a number."""
+    canonical = shadow(original).text.upper()
+    if entity in _SET_APART:
+        canonical = "".join(c for c in canonical if c.isalnum())
+    if entity == "mobile":
+        canonical = canonical[-11:]
     digest = hmac.digest(key, f"{entity}:{canonical}".encode(), "sha256").hex()
     letters = digest[:_LETTERS].translate(str.maketrans("0123456789abcdef", "abcdefghijklmnop"))
     return f"<{entity}:{letters}>"

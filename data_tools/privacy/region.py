@@ -59,8 +59,3 @@ _CODES = _expand()
 def is_prefecture(code: str) -> bool:
     """Whether the first four digits of `code` name a division."""
     return code[:4] in _CODES
-
-
-def is_province(code: str) -> bool:
-    """Whether the first two digits of `code` name a province."""
-    return code[:2] in _PREFECTURES

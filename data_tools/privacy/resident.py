@@ -11,7 +11,8 @@ LATEST_YEAR = 2026
 """Of birth. Fixed, so that a build does not depend on the day when it runs."""
 
 _EIGHTEEN = re.compile(
-    r"(?<![0-9])(?<![0-9]\.)([1-8][0-9]{5})([ -]?)((?:19|20)[0-9]{6})\2([0-9]{3}[0-9Xx])(?![0-9])"
+    r"(?<![0-9])(?<![0-9]\.)([1-8][0-9]{5})([ -]?)((?:19|20)[0-9]{2})\2?([0-9]{4})"
+    r"\2([0-9]{3}[0-9Xx])(?![0-9])"
 )
 _FIFTEEN = re.compile(r"(?<![0-9A-Za-z_])([1-8][0-9]{5})([0-9]{6})[0-9]{3}(?![0-9A-Za-z_])")
 _LABEL = re.compile(
@@ -23,7 +24,8 @@ _WEIGHTS = tuple(2**i % 11 for i in range(17, 0, -1))
 def find(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """18 digits: region, date and MOD 11-2 checksum hold. 15 digits: region, date and context."""
     for match in _EIGHTEEN.finditer(text, start, end):
-        region, _, born, rest = match.groups()
+        region, _, year, day, rest = match.groups()
+        born = year + day
         if is_prefecture(region) and _is_date(born) and _checks(region + born + rest):
             yield match.span()
     for match in _FIFTEEN.finditer(text, start, end):

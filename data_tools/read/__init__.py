@@ -1,6 +1,7 @@
 """Readers: one a format, each giving the records of a file and what is bad in it."""
 
 from data_tools.read.cut import cut_lines
+from data_tools.read.dialogue import cut_dialogue, read_dialogue
 from data_tools.read.format import Format
 from data_tools.read.html import read_html
 from data_tools.read.jsonl import read_jsonl
@@ -18,6 +19,7 @@ READERS: dict[str, Format] = {
     "html": Format(read_html),
     "warc": Format(read_warc, cut_warc),
     "mediawiki": Format(read_mediawiki, cut_mediawiki),
+    "dialogue": Format(read_dialogue, cut_dialogue),
     "parquet": Format(read_parquet, cut_parquet),
     "source_tree": Format(read_source_tree, beside=licence_beside),
 }

@@ -34,18 +34,19 @@ def decode(data: bytes, encoding: str) -> str:
 
     Raises UnicodeDecodeError; `undecodable` says it to a person.
     """
-    if encoding != "auto":
-        return data.decode(CODECS[encoding])
+    return data.decode(CODECS.get(encoding) or detect(data) or "utf-8")
+
+
+def detect(data: bytes) -> str | None:
+    """Python's codec for bytes, the first of a text or all of it; None if they look like none."""
     for mark, codec in MARKS.items():
         if data.startswith(mark):
-            return data.decode(codec)
+            return codec
     try:
-        return data.decode()
+        codecs.getincrementaldecoder("utf-8")().decode(data)
+        return "utf-8"
     except UnicodeDecodeError:
-        codec = _codec(detect_encoding(data, html5_compatible=False))
-        if codec is None:
-            raise
-        return data.decode(codec)
+        return _codec(detect_encoding(data, html5_compatible=False))
 
 
 def undecodable(place: str, encoding: str, error: UnicodeDecodeError) -> Bad:

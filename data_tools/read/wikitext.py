@@ -19,23 +19,36 @@ TOKEN = re.compile(
     rf"(?P<tag><(?:{DROPPED_TAGS})\b[^<>]*>)|(?P<end></(?:{DROPPED_TAGS})\s*>)",
     re.IGNORECASE | re.MULTILINE,
 )
-EXTERNAL = re.compile(r"\[(?:[a-z]{2,8}:)?//[^\s\]<>\[]*[ \t]*([^\[\]\n]*)\]", re.IGNORECASE)
+EXTERNAL = re.compile(r"\[(?:[a-z]{2,8}:)?//[^\s\]<>\[]*+[ \t]*+([^\[\]\n]*+)\]", re.IGNORECASE)
 QUOTES = re.compile(r"'{2,}")
 BREAK = re.compile(r"<br\b[^<>]*>|</(?:p|div|li|blockquote)\s*>", re.IGNORECASE)
 TAG = re.compile(r"</?[a-z][^<>]*>", re.IGNORECASE)
 SWITCH = re.compile(r"__[A-Z]{3,30}__")
 EMPTY_BRACKETS = re.compile(r"[（(][\s，、；：,;:]{0,20}[)）]")
 MARKERS = re.compile(r"^[*#:;]+[ \t]*")
-HEADING = re.compile(r"(={1,6})[ \t]*([^=\s].*?)[ \t]*=+")
 
-NO_TEXT = frozenset(
-    ("file", "image", "media", "category", "template", "portal", "文件", "档案", "檔案", "图像")
-    + ("圖像", "图片", "圖片", "媒体", "媒體", "分类", "分類", "模板", "主题", "主題")
+NO_TEXT = frozenset({"file", "image", "media", "category", "template", "portal"}) | frozenset(
+    {
+        "文件",
+        "档案",
+        "檔案",
+        "图像",
+        "圖像",
+        "图片",
+        "圖片",
+        "媒体",
+        "媒體",
+        "分类",
+        "分類",
+        "模板",
+        "主题",
+        "主題",
+    }
 )
 """Namespaces whose links show no words of the sentence."""
 INTERLANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z-]+)?")
-LINK_DEPTH = 8
-"""Links inside captions inside links: deeper ones are text, so that no word is copied often."""
+DEPTH = 32
+"""What opens at a greater depth is no markup, so that no word is moved often."""
 
 
 def plain_text(wikitext: str) -> str:
@@ -61,8 +74,9 @@ def _unnested(text: str) -> str:
         word = token[0].strip(" \t:*#")
         if token["open"] or token["tag"]:
             kind = "<" if token["tag"] else word
-            depth[kind] += 1
-            stack.append((kind, []))
+            if len(stack) <= DEPTH:
+                depth[kind] += 1
+                stack.append((kind, []))
             continue
         kind = "<" if token["end"] else OPEN[CLOSE.index(word)]
         if not depth[kind]:
@@ -73,10 +87,8 @@ def _unnested(text: str) -> str:
             if opened == kind:
                 break
             stack[-1][1].extend(inner)
-        if kind == "[[" and depth[kind] < LINK_DEPTH:
-            inner = [_link("".join(inner))]
         if kind == "[[":
-            stack[-1][1].extend(inner)
+            stack[-1][1].append(_link("".join(inner)))
     stack[-1][1].append(text[position:])
     return "".join(piece for _, pieces in stack for piece in pieces)
 
@@ -108,11 +120,10 @@ def _lines(text: str) -> list[str]:
     headings: list[tuple[int, str]] = []
     for line in text.splitlines():
         stripped = line.strip()
-        heading = HEADING.fullmatch(stripped)
-        if heading is not None:
-            level = len(heading[1])
-            headings = [h for h in headings if h[0] < level]
-            headings.append((level, heading[2]))
+        title = stripped.strip("=").strip()
+        if title and stripped.startswith("=") and stripped.endswith("="):
+            level = len(stripped) - len(stripped.lstrip("="))
+            headings = [h for h in headings if h[0] < level] + [(level, title)]
             continue
         words = MARKERS.sub("", stripped).strip()
         if not words:

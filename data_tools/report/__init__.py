@@ -1,13 +1,19 @@
-"""What was kept, what was dropped and why: report.json and a page that needs nothing else."""
+"""What was kept, what was dropped and why: report.json and a page that needs nothing else.
+
+summary.py counts by source; gather.py makes report.json of what the stages said (funnel.py,
+samples.py, duplicates.py); page.py writes that as report.html (losses.py, corpus.py: its sections;
+plots.py, tables.py, markup.py, style.py: what they are made of).
+"""
 
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from data_tools.recipe import Recipe
-from data_tools.report.summary import reports, summarize
+from data_tools.report.gather import gather
+from data_tools.report.page import page
+from data_tools.report.summary import summarize
 from data_tools.stage import StageResult
-from jaxlm.schema import to_dict
 from jaxlm.workdir import write_json
 
 __all__ = ["lines", "summarize", "write_report"]
@@ -16,16 +22,12 @@ __all__ = ["lines", "summarize", "write_report"]
 def write_report(
     workdir: Path, recipe: Recipe, missing: Mapping[str, str], results: Mapping[str, StageResult]
 ) -> None:
-    """INTERIM until privacy and near dedup are wired: counts only."""
-    data = {
-        "sources": summarize(recipe, results),
-        "missing": dict(missing),
-        "notes": [f"source {name} is left out: {why}" for name, why in missing.items()],
-        "tokenizer": reports(results, "tokenizer")[0],
-        "recipe": to_dict(recipe),
-    }
+    """Writes report.json and report.html, each whole or not at all."""
+    data = gather(recipe, missing, results)
     write_json(workdir / "report.json", data)
-    (workdir / "report.html").write_text("\n".join(data["notes"]), encoding="utf-8")
+    temporary = workdir / "report.html.tmp"
+    temporary.write_text(page(data), encoding="utf-8")
+    temporary.replace(workdir / "report.html")
 
 
 def lines(workdir: Path) -> Iterator[str]:

@@ -47,11 +47,14 @@ def histograms(data: Data) -> Markup:
     """Lengths and, where rules are scored, qualities: kept beside dropped."""
     found = data["histograms"]
     parts = [_histogram("Documents by length", found["lengths"], "characters, from")]
-    scored = [rule for rule in data["recipe"]["rules"] if rule["weight"]]
-    if scored:
+    if found["qualities"]:
         parts.append(_histogram("Documents by quality", found["qualities"], "quality, from"))
-        weights = ", ".join(f"{rule['name']} {rule['weight']:g}" for rule in scored)
-        words = f"Quality is the share of these weights that a document has earned: {weights}."
+        scored = [rule for rule in data["recipe"]["rules"] if rule["weight"]]
+        weights = dict.fromkeys(f"{rule['name']} {rule['weight']:g}" for rule in scored)
+        words = (
+            f"Sources with scored rules: {', '.join(found['qualities'])}. Quality is the share of "
+            f"the weights that a document has earned: {', '.join(weights)}."
+        )
         parts.append(element("p", words))
     else:
         parts.append(element("p", "No rule of the recipe is scored: every quality is 1."))

@@ -19,28 +19,34 @@ def duplicates(
 ) -> dict[str, Any]:
     """Documents and estimated tokens lost to dedup, by source, and what near dedup says of itself.
 
-    `sizes` are clusters by their documents, in bins of powers of two.
+    `gain`: tokens of copies for each token that stays, which is how much more different text as
+    many tokens of training see. `sizes`: clusters by their documents, in bins of powers of two.
     """
     sources = {s.name: _lost(s.name, counts[s.name], results) for s in recipe.sources}
     found = near.summary(results, recipe.near)
     sizes: Counter[str] = Counter()
     for documents, clusters in found["sizes"].items():
         sizes[length_bin(int(documents))] += clusters
+    tokens = sum(s["tokens"] for s in sources.values())
     return {
         "documents": sum(s[rule] for s in sources.values() for rule in COPIES),
         "sources": sources,
-        "tokens": sum(s["tokens"] for s in sources.values()),
+        "tokens": tokens,
+        "gain": tokens / max(sum(c["tokens"] for c in counts.values()), 1),
         "near": found | {"sizes": dict(sizes)},
     }
 
 
 def _lost(source: str, counts: Mapping[str, Any], results: Mapping[str, StageResult]) -> Any:
-    """Copies of one source; the tokens of their text as far as those of its kept text tell."""
+    """Copies of one source: documents, bytes, and the tokens that they would have been."""
     lost = [r["lost"] for stage in DROPPING for r in reports(results, stage, source)]
     tallies = {rule: [rules[rule] for rules in lost if rule in rules] for rule in COPIES}
-    text_bytes = sum(t["text_bytes"] for found in tallies.values() for t in found)
+    exact, near = (sum(t["text_bytes"] for t in tallies[rule]) for rule in COPIES)
+    kept = counts["kept_text_bytes"]
+    # exact copies are gone before the rules: as many of them would have passed as of the others
+    passing = (kept + near) / max(counts["text_bytes"] - exact, 1)
     return {rule: sum(t["documents"] for t in tallies[rule]) for rule in COPIES} | {
         "read": counts["documents"],
-        "text_bytes": text_bytes,
-        "tokens": round(text_bytes * counts["tokens"] / max(counts["kept_text_bytes"], 1)),
+        "text_bytes": exact + near,
+        "tokens": round((exact * passing + near) * counts["tokens"] / max(kept, 1)),
     }

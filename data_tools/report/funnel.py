@@ -14,7 +14,8 @@ EDITS = {"clean": "changed by rules", "privacy": "masked"}
 def funnels(recipe: Recipe, results: Mapping[str, StageResult]) -> dict[str, list[dict[str, Any]]]:
     """Source -> steps in order, the same for all sources; the first is `read`.
 
-    A step has the documents and bytes that are left after it, and those lost in it.
+    A step has the documents and bytes that are left after it, and those lost in it; an `edit` loses
+    no documents.
     """
     order = ("exact_duplicate", "boilerplate", *(rule.name for rule in recipe.rules))
     steps = []
@@ -34,23 +35,27 @@ def _funnel(
     read = reports(results, "read", source)
     documents = sum(r["documents"] for r in read)
     text_bytes = sum(r["text_bytes"] for r in read)
-    funnel = [_step("read", documents, text_bytes, 0, 0)]
+    funnel = [_step("read", False, documents, text_bytes, 0, 0)]
     for stage, name in steps:
         here = reports(results, stage, source)
-        if name == EDITS.get(stage):
+        edit = name == EDITS.get(stage)
+        if edit:
             lost, lost_bytes = 0, text_bytes - sum(r["text_bytes"] for r in here)
         else:
             tallies = [r["lost"][name] for r in here if name in r["lost"]]
             lost = sum(t["documents"] for t in tallies)
             lost_bytes = sum(t["text_bytes"] for t in tallies)
         documents, text_bytes = documents - lost, text_bytes - lost_bytes
-        funnel.append(_step(name, documents, text_bytes, lost, lost_bytes))
+        funnel.append(_step(name, edit, documents, text_bytes, lost, lost_bytes))
     return funnel
 
 
-def _step(name: str, documents: int, text_bytes: int, lost: int, lost_bytes: int) -> dict[str, Any]:
+def _step(
+    name: str, edit: bool, documents: int, text_bytes: int, lost: int, lost_bytes: int
+) -> dict[str, Any]:
     return {
         "step": name,
+        "edit": edit,
         "documents": documents,
         "text_bytes": text_bytes,
         "lost_documents": lost,
@@ -60,8 +65,8 @@ def _step(name: str, documents: int, text_bytes: int, lost: int, lost_bytes: int
 
 def overall(funnels: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """The funnel of all sources together."""
-    together = []
-    for steps in zip(*funnels.values(), strict=True):
-        counts = total([{k: v for k, v in step.items() if k != "step"} for step in steps])
-        together.append({"step": steps[0]["step"]} | counts)
-    return together
+    keys = ("documents", "text_bytes", "lost_documents", "lost_bytes")
+    return [
+        steps[0] | {key: sum(step[key] for step in steps) for key in keys}
+        for steps in zip(*funnels.values(), strict=True)
+    ]

@@ -37,6 +37,7 @@ def gather(recipe: Recipe, missing: Mapping[str, str], results: Results) -> dict
         "histograms": _histograms(recipe, results),
         "boilerplate": _boilerplate(recipe, results, mask),
         "privacy": _privacy(recipe, results),
+        "evaluation": _evaluation(results),
         "duplicates": duplicates(recipe, results, counts),
         "bad": {source: _bad_places(results, source, mask) for source in counts},
         "throughput": _throughput(results),
@@ -51,7 +52,8 @@ def gather(recipe: Recipe, missing: Mapping[str, str], results: Results) -> dict
 def _histograms(recipe: Recipe, results: Results) -> dict[str, Any]:
     """Lengths and qualities -> source -> kept and dropped -> bin -> documents.
 
-    Quality is that of documents that came through all scored rules, or fell to the rule `quality`.
+    Quality is told of sources with scored rules: that of documents which came through all of them,
+    or fell to the rule `quality`.
     """
     found: dict[str, Any] = {"lengths": {}, "qualities": {}}
     for source in recipe.sources:
@@ -60,7 +62,10 @@ def _histograms(recipe: Recipe, results: Results) -> dict[str, Any]:
         all_lost = [t for s in DROPPING for rules in lost[s] for t in rules.values()]
         judged = [rules["quality"] for rules in lost["clean"] if "quality" in rules]
         judged += [t for s in DROPPING[1:] for rules in lost[s] for t in rules.values()]
+        scored = any(rule.weight for rule in recipe.rules_for(source.type))
         for key, dropped in (("lengths", all_lost), ("qualities", judged)):
+            if key == "qualities" and not scored:
+                continue
             found[key][source.name] = {
                 "kept": total([r[key] for r in kept]),
                 "dropped": total([t[key] for t in dropped]),
@@ -101,6 +106,20 @@ def _entities(results: Results, source: str) -> dict[str, dict[str, int]]:
         for entity, policies in report["entities"].items():
             sums[entity] = total([sums.get(entity, {}), policies])
     return sums
+
+
+def _evaluation(results: Results) -> list[dict[str, Any]]:
+    """Evaluation sets, the texts that could not be looked for, and the documents dropped."""
+    dropped = total([r["contaminated"] for r in reports(results, "contaminated")])
+    return [
+        {
+            "set": c.partition,
+            "texts": c.report["texts"],
+            "too short": c.report["too_short"],
+            "documents dropped": dropped.get(c.partition, 0),
+        }
+        for c in commits(results, "evaluation_runs")
+    ]
 
 
 def _bad_places(results: Results, source: str, mask: Mask) -> list[dict[str, Any]]:

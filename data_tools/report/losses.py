@@ -5,9 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from data_tools.report.funnel import overall
+from data_tools.report.gather import BAD_PLACES, BOILERPLATE_LINES
 from data_tools.report.markup import Markup, classed, element, join
 from data_tools.report.plots import Bar, bars, columns
-from data_tools.report.tables import count, share, size, table
+from data_tools.report.samples import SAMPLES
+from data_tools.report.tables import Figure, count, share, size, table
 
 type Data = Mapping[str, Any]
 
@@ -16,7 +18,7 @@ def funnel(data: Data) -> Markup:
     """What each step left and took, of all sources, then of each."""
     steps = overall(data["funnels"])
     return join(
-        bars("Documents left after each step", [_documents(s) for s in steps]),
+        bars("Documents left after each step", [_documents(s) for s in steps if not s["edit"]]),
         bars("Text left after each step", [_bytes(s) for s in steps]),
         element("h3", "Documents lost, by source"),
         _losses(data["funnels"], "documents"),
@@ -48,7 +50,7 @@ def _losses(funnels: Data, key: str) -> Markup:
         row: dict[str, object] = {"step": steps[0]["step"]}
         for source, step in zip(funnels, steps, strict=True):
             of = share(step[lost], funnels[source][0][key])
-            row[source] = type(of)(f"{write(step[lost])} · {of}") if step[lost] else type(of)("")
+            row[source] = Figure(f"{write(step[lost])} · {of}" if step[lost] else "")
         rows.append(row)
     return table(rows)
 
@@ -61,23 +63,26 @@ def rules(data: Data) -> Markup:
     read = sum(c["documents"] for c in data["sources"].values())
     intro = element(
         "p",
-        "Left what a rule dropped, right what stayed of the same sources: those with the smallest "
-        "hashes, chosen by nobody. Private data is masked. To keep one after all, add its id to ",
+        "Left what a rule dropped, right what stayed of the same sources: the "
+        f"{SAMPLES} with the smallest hashes, chosen by nobody; ",
+        element("code", "dropped/*/dropped.parquet"),
+        " has all. Private data is masked. To keep one after all, add its id to ",
         element("code", "restored"),
         " in the recipe; ",
         element("code", "python -m data_tools explain ID --workdir=DIR"),
         " tells all that is known of it.",
     )
     ordered = [rule for rule in lost if rule in data["samples"]]
-    rules = [_rule(r, data["samples"][r], lost[r], read) for r in ordered]
-    return join(intro, *rules)
+    shown = [_rule(r, data["samples"][r], lost[r], read, r == ordered[0]) for r in ordered]
+    return join(intro, *shown)
 
 
-def _rule(rule: str, sides: Data, lost: int, read: int) -> Markup:
+def _rule(rule: str, sides: Data, lost: int, read: int, unfolded: bool) -> Markup:
     words = f" {count(lost)} documents, {share(lost, read)} of all"
     heading = element("summary", element("b", rule), classed("span", "soft", words))
     both = (element("div", element("h3", name), *map(_sample, sides[name])) for name in sides)
-    return element("details", heading, classed("div", "sides", *both))
+    folding = {"open": "open"} if unfolded else None
+    return element("details", heading, classed("div", "sides", *both), attributes=folding)
 
 
 def _sample(row: Data) -> Markup:
@@ -100,7 +105,7 @@ def boilerplate(data: Data) -> Markup:
     words = (
         f"Looked for in sources of type {', '.join(found['types'])}: {count(found['found'])} lines "
         f"were found by counting, and {count(found['removed'])} places of them and of known "
-        "patterns were taken out of documents. The most frequent, in their normal form:"
+        "patterns were taken out of documents."
     )
     rows = [
         {
@@ -112,7 +117,10 @@ def boilerplate(data: Data) -> Markup:
         }
         for line in found["lines"]
     ]
-    return join(element("p", words), table(rows))
+    if not rows:
+        return element("p", words)
+    head = element("h3", f"The {BOILERPLATE_LINES} most frequent lines, in their normal form")
+    return join(element("p", words), head, table(rows))
 
 
 def privacy(data: Data) -> Markup:
@@ -135,15 +143,23 @@ def privacy(data: Data) -> Markup:
     )
 
 
+def evaluation(data: Data) -> Markup:
+    """What was found of the evaluation sets."""
+    if not data["evaluation"]:
+        return element("p", "The recipe names no evaluation set to look for.")
+    words = "A text that is shorter than one run of words or characters cannot be looked for."
+    return join(element("p", words), table(data["evaluation"]))
+
+
 def duplicates(data: Data) -> Markup:
     """Copies by source, clusters by size, and what dedup is worth."""
     found = data["duplicates"]
     kept = sum(c["tokens"] for c in data["sources"].values())
-    copies = found["tokens"]
     worth = (
-        f"About {share(copies, kept + copies)} of the tokens would have been copies of text that "
-        f"is in the corpus already ({count(copies)} beside {count(kept)}): without them, as many "
-        "tokens of training see that much more of different text."
+        f"Dedup gains {found['gain']:.1%} of effective tokens: beside the {count(kept)} that stay, "
+        f"there were about {count(found['tokens'])} of copies, which training would have seen in "
+        "the place of different text. (An estimate by bytes; exact copies are supposed to pass the "
+        "rules as often as other documents do.)"
     )
     rows, losses = [], []
     for name, s in found["sources"].items():
@@ -200,4 +216,6 @@ def bad_input(data: Data) -> Markup:
     places = [{"source": name, **row} for name, rows in data["bad"].items() for row in rows]
     if not reasons:
         return element("p", "Every file could be read, and every record gave a document.")
-    return join(table(reasons), element("h3", "Places"), table(places))
+    head = element("h3", f"Places, {BAD_PLACES} of a source at most")
+    where = element("p", "All are in ", element("code", "stages/read/*/bad.parquet"), ".")
+    return join(table(reasons), head, where, table(places))

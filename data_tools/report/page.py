@@ -18,6 +18,7 @@ SECTIONS: dict[str, Callable[[Mapping[str, Any]], Markup]] = {
     "Length and quality": corpus.histograms,
     "Boilerplate": losses.boilerplate,
     "Privacy": losses.privacy,
+    "Evaluation sets": losses.evaluation,
     "Duplicates": losses.duplicates,
     "Bad input": losses.bad_input,
     "Tokenizer and shards": corpus.shards,

@@ -45,7 +45,8 @@ def _kept(results: Mapping[str, StageResult]) -> Mapping[str, list[Row]]:
         gone = {id.hex() for table in tables for id in table["id"].to_pylist()}
         for row in commit.report["samples"]:
             if row["id"] not in gone:
-                kept[row["source"]].append(row)
+                place = {key: row[key] for key in ("id", "source", "path", "offset")}
+                kept[row["source"]].append(place | {"excerpt": row["text"]})
     return kept
 
 

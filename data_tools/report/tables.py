@@ -18,7 +18,8 @@ def count(value: int) -> Figure:
 
 def share(part: float, whole: float) -> Figure:
     """Part of a whole in percent; nothing of nothing is none of it."""
-    return Figure(f"{part / whole:.1%}" if whole else "0.0%")
+    percent = f"{part / whole:.1%}" if whole else "0.0%"
+    return Figure("<0.1%" if part > 0 and percent == "0.0%" else percent)
 
 
 def size(bytes: float) -> Figure:

@@ -24,17 +24,17 @@ DEMO = Path(__file__).parents[2] / "configs/data/demo.py"
         ({"sources": [SOURCE | {"type": ""}]}, "config.sources[0].type=''"),
         (
             {"sources": [SOURCE | {"format": "csv"}]},
-            "config.sources[0].format='csv': must be one of txt, jsonl, parquet, source_tree",
+            "config.sources[0].format='csv': must be one of txt, jsonl, ",
         ),
         ({"sources": [SOURCE | {"paths": []}]}, "config.sources[0].paths=(): give at least one"),
         ({"sources": [SOURCE | {"paths": ["/x/*"]}]}, "'/x/*' is absolute; put the directory in"),
         (
             {"sources": [SOURCE | {"encoding": "utf-16"}]},
-            "config.sources[0].encoding='utf-16': must be one of 'utf-8', 'gb18030'",
+            "config.sources[0].encoding='utf-16': must be one of 'utf-8', ",
         ),
         (
             {"rules": [{"name": "min_lenght"}]},
-            "config.rules[0].name='min_lenght': must be one of unicode_repair, min_length,",
+            "config.rules[0].name='min_lenght': must be one of unicode_repair, ",
         ),
         (
             {"rules": [{"name": "min_length", "params": {"charcters": 9}}]},
@@ -54,7 +54,16 @@ DEMO = Path(__file__).parents[2] / "configs/data/demo.py"
         ),
         ({"heldout": {"fraction": 1.0}}, "config.heldout: fraction=1.0 must be at least 0"),
         ({"pack": {"chunk_tokens": 0}}, "config.pack: chunk_tokens=0 must be at least 1"),
-        ({"dedup": {"buckets": 0}}, "config.dedup: buckets=0 must be at least 1"),
+        (
+            {"rules": [{"name": "unicode_repair", "weight": 1.0}]},
+            "config.rules[0].weight=1.0: unicode_repair changes the text, and only a rule that",
+        ),
+        ({"rules": [{"name": "min_length", "weight": -1.0}]}, "weight=-1.0 must be at least 0"),
+        ({"restored": ["12"]}, "config.restored: '12' is no id; write its 32 hex digits"),
+        ({"exact": {"buckets": 0}}, "config.exact: buckets=0 must be at least 1"),
+        ({"near": {"same": {"threshold": 0}}}, "config.near.same: threshold=0.0 must be above 0"),
+        ({"boilerplate": {"documents": 1}}, "config.boilerplate: documents=1 must be at least 2"),
+        ({"privacy": {"mobile": "hash"}}, "config.privacy: mobile='hash' needs a key"),
         ({"tokenizer": {"vocab_size": -1}}, "config.tokenizer: vocab_size=-1 must be at least 1"),
         ({"tokenizer": {"character_coverage": 0}}, "character_coverage=0.0 must be above 0"),
         ({"partition_bytes": 0}, "config.partition_bytes=0: must be at least 1"),

@@ -10,6 +10,7 @@ the model is seen through windows that overlap, each token from where it has mos
 decoded whole.
 """
 
+import dataclasses
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +23,7 @@ from data_tools.document import DataError
 from data_tools.privacy.ner import safetensors
 from data_tools.privacy.ner.bert import Bert, BertConfig
 from data_tools.privacy.ner.crf import Crf
-from data_tools.privacy.ner.labels import spans
+from data_tools.privacy.ner.labels import entity, spans
 from data_tools.privacy.ner.wordpiece import WordPiece
 from data_tools.privacy.span import Recogniser, Span
 from data_tools.stage import Input
@@ -38,9 +39,7 @@ def inputs(directory: Path) -> tuple[Input, ...]:
     """The files of the checkpoint."""
     missing = [name for name in FILES if not (directory / name).is_file()]
     if missing:
-        raise DataError(
-            f"ner_path={str(directory)!r}: has no {missing[0]}; bert_crf needs it"
-        )
+        raise DataError(f"ner_path={str(directory)!r}: has no {missing[0]}; bert_crf needs it")
     paths = [directory / name for name in (*FILES, OPTIONAL)]
     return tuple(Input(path, path.name, sha256(path)) for path in paths if path.is_file())
 
@@ -50,10 +49,9 @@ def load(directory: Path) -> Recogniser:
     config = _json(directory / "config.json")
     weights = safetensors.read(directory / "model.safetensors")
     model = Bert(_architecture(config, directory / "config.json"), weights)
-    labels = [config["id2label"][str(n)] for n in range(len(config["id2label"]))]
+    labels = _labels(config, directory / "config.json")
     crf = _crf(weights, len(labels), directory)
-    lines = (directory / "vocab.txt").read_text(encoding="utf-8").split("\n")
-    vocabulary = {piece.rstrip("\r"): n for n, piece in enumerate(lines)}
+    vocabulary = _vocabulary(directory / "vocab.txt")
     lower = True
     if (directory / OPTIONAL).is_file():
         lower = _json(directory / OPTIONAL).get("do_lower_case", True)
@@ -95,15 +93,31 @@ def _architecture(config: dict[str, Any], path: Path) -> BertConfig:
     for name, known in (("hidden_act", "gelu"), ("position_embedding_type", "absolute")):
         if config.setdefault(name, known) != known:
             raise DataError(f"{path}: {name}={config[name]!r}; only {known!r} is known here")
+    found = {f.name: config[f.name] for f in dataclasses.fields(BertConfig) if f.name in config}
     try:
-        return BertConfig(
-            config["num_hidden_layers"],
-            config["num_attention_heads"],
-            config["max_position_embeddings"],
-            config.get("layer_norm_eps", 1e-12),
+        return BertConfig(**found)
+    except TypeError as e:
+        raise DataError(f"{path}: must describe a BERT: {e}") from None
+
+
+def _labels(settings: dict[str, Any], path: Path) -> list[str]:
+    names = settings.get("id2label", {})
+    labels = [names[str(n)] for n in range(len(names))]
+    if not any(map(entity, labels)):
+        raise DataError(
+            f"{path}: id2label={labels} names no person, place or organisation; "
+            "write labels such as B-PER, I-LOC, B-ORG"
         )
-    except KeyError as e:
-        raise DataError(f"{path}: has no {e}; it must describe a BERT") from None
+    return labels
+
+
+def _vocabulary(path: Path) -> dict[str, int]:
+    lines = path.read_text(encoding="utf-8").split("\n")
+    vocabulary = {piece.rstrip("\r"): n for n, piece in enumerate(lines)}
+    for piece in ("[UNK]", "[CLS]", "[SEP]"):
+        if piece not in vocabulary:
+            raise DataError(f"{path}: has no {piece}; it must be the vocabulary of a BERT")
+    return vocabulary
 
 
 def _crf(weights: dict[str, np.ndarray], labels: int, directory: Path) -> Crf:

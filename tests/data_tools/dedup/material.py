@@ -1,11 +1,13 @@
 """Documents, a run of the stages over them, and a second, naive reading of similarity."""
 
+import hashlib
 import random
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_tools.dedup import near
@@ -42,8 +44,7 @@ def document(
     text: str, offset: int, type: str = "web", source: str = "s", quality: float = 1.0
 ) -> Document:
     """A document; its id comes from source and offset."""
-    made = Document.make(text, source, type, "f", offset, {})
-    return Document(*(getattr(made, name) for name in made.__slots__[:-1]), quality)
+    return replace(Document.make(text, source, type, "f", offset, {}), quality=quality)
 
 
 def put(directory: Path, documents: Sequence[Document]) -> tuple[Input, ...]:
@@ -53,13 +54,11 @@ def put(directory: Path, documents: Sequence[Document]) -> tuple[Input, ...]:
     with table_writer(path) as write:
         for d in documents:
             write(d)
-    return (Input(path, directory.name, str(hash_of(path))),)
+    return (Input(path, directory.name, hash_of(path)),)
 
 
 def hash_of(path: Path) -> str:
     """The identity of a file."""
-    import hashlib
-
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -71,6 +70,9 @@ def runner(root: Path, engine: Engine, results: dict[str, StageResult]) -> Run:
         return results[stage.name]
 
     return run
+
+
+DEFAULT = NearConfig()
 
 
 @dataclass(frozen=True)
@@ -92,14 +94,12 @@ class Outcome:
 def near_dedup(
     root: Path,
     documents: Sequence[Document],
-    config: NearConfig = NearConfig(),
+    config: NearConfig = DEFAULT,
     partitions: int = 1,
     gone: Sequence[bytes] = (),
     engine: Engine | None = None,
 ) -> Outcome:
     """Cuts documents into partitions, runs near dedup, gathers what it wrote."""
-    import pyarrow as pa
-
     inputs = []
     for i in range(partitions):
         here = put(root / f"p-{i:05d}", documents[i::partitions])

@@ -1,0 +1,126 @@
+"""`explain`: what became of each document, and the way back."""
+
+import re
+
+import pytest
+
+from data_tools.__main__ import main
+from data_tools.document import DataError
+from data_tools.explain import documents_of, explain
+from tests.data_tools import eventful
+from tests.data_tools.eventful import SALTED
+
+
+@pytest.fixture(scope="module")
+def ids(eventful_build) -> dict[str, str]:
+    """Name in `SALTED` -> id; `page` is the one that `copy` is a copy of."""
+    lines = documents_of(eventful_build, "salted.jsonl")
+    pages = documents_of(eventful_build, "site 0.jsonl")
+    return {n: line[:32] for n, line in zip(["page", *SALTED], [pages[0], *lines], strict=True)}
+
+
+def told(workdir, id: str) -> dict[str, str]:
+    """What -> words."""
+    lines = [line for line in explain(workdir, id) if not line.startswith(" ")]
+    return {line.partition(":")[0]: line.partition(":")[2].strip() for line in lines}
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("page", "by exact_duplicate: copy of document {copy}"),
+        ("short", "by min_length: 30 characters, at least 100 wanted"),
+        ("symbols", r"by quality: quality 0\.333, at least 0\.5 wanted"),
+        ("secret", "by privacy: 1 of qq; the policy is to drop the document"),
+        ("contaminated", "by contaminated: .*exam.*line 1.*"),
+        ("round trip", r"by round_trip: the tokenizer does not give back U\+2581 at character \d+"),
+        ("all boilerplate", "by boilerplate: 1 lines of boilerplate and no others"),
+    ],
+)
+def test_why_it_was_dropped(eventful_build, ids, name, words):
+    found = told(eventful_build, ids[name])
+    assert re.fullmatch(words.replace("{copy}", ids["copy"]), found["dropped"])
+    assert "kept" not in found and "shard" not in found
+
+
+@pytest.mark.parametrize("name", ["page", "short", "contaminated", "all boilerplate"])
+def test_how_to_undo(eventful_build, ids, name):
+    undo = told(eventful_build, ids[name])["undo"]
+    assert undo == f"add {ids[name]!r} to `restored` in the recipe and build again"
+
+
+def test_what_an_id_cannot_undo(eventful_build, ids):
+    assert "change the policy in config.privacy" in told(eventful_build, ids["secret"])["undo"]
+    assert "cannot give this text back" in told(eventful_build, ids["round trip"])["undo"]
+
+
+def test_near_duplicates_name_each_other(eventful_build, ids):
+    pair = [ids["near"], ids["near anchor"]]
+    one, two = (told(eventful_build, id) for id in pair)
+    assert one["cluster"] == two["cluster"]
+    kept = pair[0] if "kept" in one else pair[1]
+    gone = pair[1] if kept == pair[0] else pair[0]
+    assert re.fullmatch(rf"{kept} stays for {gone} \(0\.9\d\d\)", one["cluster"])
+    detail = (two if kept == pair[0] else one)["dropped"]
+    assert re.fullmatch(rf"by near_duplicate: similarity 0\.9\d+ to document {kept}", detail)
+
+
+def test_a_kept_document_from_its_file_to_its_shard(eventful_build, ids):
+    found = told(eventful_build, ids["mobile"])
+    assert found["source"] == "web (web), partition web-00000"
+    assert re.fullmatch(r"salted\.jsonl, offset \d+", found["file"])
+    assert found["clean"] == "as it was; quality 0.67, broke min_length"
+    assert found["privacy"] == "email 1 (mask), mobile 1 (mask)"
+    assert re.fullmatch(r"[\d,]+ tokens, split (train|heldout)", found["kept"])
+    assert re.fullmatch(r"web\.\w+-00000-of-00001, token [\d,]+ \(its BOS\)", found["shard"])
+
+
+def test_boilerplate_is_counted_and_gone(eventful_build):
+    id = documents_of(eventful_build, "site 0.jsonl")[3][:32]
+    found = told(eventful_build, id)
+    assert found["boilerplate"] == "1 lines"
+    assert re.fullmatch(r"changed: [\d,]+ characters, [\d,]+ bytes; quality 1\.00", found["clean"])
+    assert eventful.BOILERPLATE not in "\n".join(explain(eventful_build, id))
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [("mobile", eventful.MOBILE), ("mobile", eventful.EMAIL), ("secret", "123456789")],
+)
+def test_the_text_is_masked(eventful_build, ids, name, secret):
+    words = "\n".join(explain(eventful_build, ids[name]))
+    assert "private data masked" in words and secret not in words
+
+
+def test_unknown_id(eventful_build):
+    with pytest.raises(DataError, match=r"no document of the build in .* has this id"):
+        explain(eventful_build, "0" * 32)
+
+
+@pytest.mark.parametrize("id", ["", "xyz", "0" * 31, "G" * 32, "0" * 33])
+def test_what_is_no_id(eventful_build, id):
+    with pytest.raises(DataError, match="is no document id; write its 32 hex digits"):
+        explain(eventful_build, id)
+
+
+def test_no_build(tmp_path):
+    for ask in (lambda: explain(tmp_path, "0" * 32), lambda: documents_of(tmp_path, "a")):
+        with pytest.raises(
+            DataError, match=r"no finished build is there \(report.json is missing\)"
+        ):
+            ask()
+
+
+def test_unknown_file(eventful_build):
+    with pytest.raises(DataError, match=r"--path=raw/web/salted\.jsonl: no document comes from"):
+        documents_of(eventful_build, "raw/web/salted.jsonl")
+
+
+def test_command(eventful_build, ids, capsys):
+    workdir = f"--workdir={eventful_build}"
+    assert main(["explain", ids["short"], workdir]) == 0
+    assert "dropped:     by min_length" in capsys.readouterr().out
+    assert main(["explain", "--path=salted.jsonl", workdir]) == 0
+    assert capsys.readouterr().out.startswith(f"{ids['copy']} web 0\n")
+    assert main(["explain", "xyz", workdir]) == 2
+    assert "'xyz' is no document id" in capsys.readouterr().err
