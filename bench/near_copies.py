@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 UNITS = 5
 """Units of a shingle."""
+ALIKE = 0.8
+"""Texts of this similarity are near duplicates, however short."""
 SINGLE = r"[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u2e80-\ua4cf\uf900-\ufaff\U00020000-\U0003ffff]"
 PROSE = re.compile(rf"{SINGLE}|(?:(?!{SINGLE})[^\W_])+")
 CODE = re.compile(r"\w+|[^\w\s]")
@@ -35,6 +37,22 @@ def shingles(text: str, code: bool) -> set[tuple[str, ...]]:
 def jaccard(one: set[tuple[str, ...]], other: set[tuple[str, ...]]) -> float:
     """Size of what they share over the size of what either has."""
     return len(one & other) / len(one | other)
+
+
+def distinct(texts: Sequence[str]) -> list[bool]:
+    """Which texts of prose are no near duplicates (`ALIKE`) of a distinct one before them."""
+    holders: dict[tuple[str, ...], list[int]] = {}
+    sets: list[set[tuple[str, ...]]] = []
+    found = []
+    for text in texts:
+        own = shingles(text, code=False)
+        others = {n for s in own for n in holders.get(s, ())}
+        found.append(all(jaccard(own, sets[n]) < ALIKE for n in others))
+        if found[-1]:
+            for shingle in own:
+                holders.setdefault(shingle, []).append(len(sets))
+            sets.append(own)
+    return found
 
 
 class Copy(NamedTuple):

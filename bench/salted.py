@@ -16,14 +16,14 @@ import json
 import random
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bench import material, salts
 from bench.material import Missing, Text
-from bench.near_copies import CODE, PROSE, near_copy, shingles
+from bench.near_copies import CODE, PROSE, distinct, near_copy
 from bench.raw_files import FORMATS, Row, write_broken
 from bench.salted_recipe import recipe
 from jaxlm.schema import to_dict
@@ -44,8 +44,6 @@ COPIED = range(1_000, 12_000)
 """Characters of a module or manual page that is copied."""
 SPARE = 8
 """Texts that only broken files hold."""
-ALIKE = 0.8
-"""Short texts of this similarity are near duplicates, and not salted as distinct."""
 
 
 @dataclass
@@ -70,9 +68,9 @@ class Corpus:
         """So many at this size."""
         return max(2, round(number * self.share))
 
-    def says(self, salt: str, source: str, name: str, **what: Any) -> None:
+    def says(self, salt: str, source: str, name: str, what: Mapping[str, Any]) -> None:
         """Records a salt."""
-        self.truth.append({"salt": salt, "source": source, "name": name, **what})
+        self.truth.append({"salt": salt, "source": source, "name": name} | what)
 
 
 def chance(*parts: str) -> float:
@@ -118,7 +116,7 @@ def add_manual_pages(corpus: Corpus, cache: Path) -> None:
             name = f"mojibake {text.name}"
             original = text.text[:3000].strip()
             corpus.add("reference", Row(name, salts.mojibake(original, encoding)))
-            corpus.says("mojibake", "reference", name, encoding=encoding, text=original)
+            corpus.says("mojibake", "reference", name, {"encoding": encoding, "text": original})
         else:
             corpus.add("manual", Row(f"{text.name}.txt", text.text))
             kept.append(text._replace(name=f"{text.name}.txt"))
@@ -131,9 +129,10 @@ def add_reviews(corpus: Corpus, cache: Path) -> None:
     """Short reviews one by one, longer ones on pages of sites."""
     texts = shuffled(list(material.reviews(cache)), "reviews")
     texts = texts[: corpus.count(len(texts))]
-    for text in distinct([t for t in texts if len(t.text) in SHORT]):
+    short = [t for t in texts if len(t.text) in SHORT]
+    for text in itertools.compress(short, distinct([t.text for t in short])):
         corpus.add("short", Row(text.name, text.text))
-        corpus.says("short", "short", text.name)
+        corpus.says("short", "short", text.name, {})
     longer = [t for t in texts if len(t.text) >= SHORT.stop]
     for number, batch in enumerate(itertools.batched(longer, PAGE_REVIEWS)):
         page = Text(f"reviews {number}", "\n".join(t.text for t in batch))
@@ -187,7 +186,7 @@ def add_near(corpus: Corpus, source: str, texts: list[Text], to: str, name: str)
         new = name.format(text.name)
         corpus.add(to, Row(new, copy.text))
         of = {"source": source, "name": text.name}
-        corpus.says("near", to, new, of=of, jaccard=round(copy.jaccard, 4))
+        corpus.says("near", to, new, {"of": of, "jaccard": round(copy.jaccard, 4)})
 
 
 def add_exact(corpus: Corpus, source: str, texts: list[Text], to: str, name: str) -> None:
@@ -195,7 +194,7 @@ def add_exact(corpus: Corpus, source: str, texts: list[Text], to: str, name: str
     for text in texts[: corpus.count(EXACT)]:
         new = name.format(text.name)
         corpus.add(to, Row(new, text.text))
-        corpus.says("exact", to, new, of={"source": source, "name": text.name})
+        corpus.says("exact", to, new, {"of": {"source": source, "name": text.name}})
 
 
 def add_page(corpus: Corpus, source: str, text: Text) -> None:
@@ -208,26 +207,11 @@ def add_page(corpus: Corpus, source: str, text: Text) -> None:
     if rng.random() < PERSONAL:
         page, values = salts.with_personal(text.text, rng)
         found = [value._asdict() for value in values]
-        corpus.says("personal", source, text.name, values=found, text=text.text)
+        corpus.says("personal", source, text.name, {"values": found})
     else:
         page, lines = salts.with_lines(text.text, site, rng)
-        corpus.says("boilerplate", source, text.name, lines=lines, text=text.text)
+        corpus.says("boilerplate", source, text.name, {"lines": lines, "text": text.text})
     corpus.add(source, Row(text.name, page, site.host))
-
-
-def distinct(texts: Sequence[Text]) -> Iterator[Text]:
-    """Those that are no near duplicates of one before them."""
-    seen: dict[tuple[str, ...], list[int]] = {}
-    sets: list[set[tuple[str, ...]]] = []
-    for text in texts:
-        own = shingles(text.text, code=False)
-        others = {n for s in own for n in seen.get(s, ())}
-        if any(len(own & sets[n]) >= ALIKE * len(own | sets[n]) for n in others):
-            continue
-        for shingle in own:
-            seen.setdefault(shingle, []).append(len(sets))
-        sets.append(own)
-        yield text
 
 
 SOURCES: dict[str, Callable[[Corpus, Path], None]] = {
@@ -259,7 +243,7 @@ def build(out: Path, cache: Path, megabytes: float) -> dict[str, str]:
         write(out / "raw" / source, corpus.rows.get(source, []))
     for broken in write_broken(out / "raw", corpus.spare):
         corpus.truth.append({"salt": "broken", **broken._asdict()})
-    _fill(out / "raw", cache, round(megabytes * 1e6), corpus)
+    _fill(out / "raw", cache, round(megabytes * 1e6))
     config = to_dict(recipe(corpus.rows, workers=2))
     (out / "recipe.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
     lines = (json.dumps(line, ensure_ascii=False) + "\n" for line in corpus.truth)
@@ -270,7 +254,7 @@ def build(out: Path, cache: Path, megabytes: float) -> dict[str, str]:
     return corpus.missing
 
 
-def _fill(raw: Path, cache: Path, size: int, corpus: Corpus) -> None:
+def _fill(raw: Path, cache: Path, size: int) -> None:
     """More files of the standard library and the packages, until the corpus has its size."""
     left = size - sum(size_of(raw / s) for s in FORMATS)
     trees = {"stdlib": material.standard_library, "packages": material.packages}

@@ -54,7 +54,11 @@ def uscc(rng: random.Random) -> str:
     body = "".join(rng.choices(alphabet, k=8))  # GB 11714, with a check digit of its own
     values = [string.digits.find(c) if c.isdigit() else ord(c) - 55 for c in body]
     own = sum(w * v for w, v in zip((3, 7, 9, 10, 5, 8, 4, 2), values, strict=True))
-    code += rng.choice((*COUNTIES, "100000")) + body + "0123456789X"[-own % 11]
+    code += (
+        rng.choice((*COUNTIES, "100000", "110000", "440000", "330100"))
+        + body
+        + "0123456789X"[-own % 11]
+    )
     weights = (1, 3, 9, 27, 19, 26, 16, 17, 20, 29, 25, 13, 8, 24, 10, 30, 28)
     total = sum(w * alphabet.index(c) for w, c in zip(weights, code, strict=True))
     return code + alphabet[(31 - total % 31) % 31]

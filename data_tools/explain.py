@@ -14,6 +14,7 @@ from data_tools.boilerplate.remove import Boilerplate
 from data_tools.document import DataError, Document
 from data_tools.privacy.scrub import Scrubbed, Scrubber
 from data_tools.recipe import Recipe
+from data_tools.report.markup import CONTROLS
 from data_tools.stage import Input
 from jaxlm.data import manifest
 from jaxlm.data.documents import Documents
@@ -96,7 +97,8 @@ class _Trail:
         text = self._scrubber.mask(self._document.text[: 10 * EXCERPT_CHARACTERS])
         self._say("text", "as it was last, its beginning, private data masked:")
         self._lines += [f"    {line}" for line in text[:EXCERPT_CHARACTERS].splitlines()]
-        return iter(self._lines)
+        # a terminal obeys control characters
+        return (line.translate(CONTROLS) for line in self._lines)
 
     def _say(self, what: str, words: str) -> None:
         self._lines.append(f"{what + ':':13}{words}")
@@ -135,7 +137,9 @@ class _Trail:
             rows = pq.read_table(path, filters=cluster).to_pylist()
             gone = [f"{r['id'].hex()} ({r['similarity']:.3f})" for r in rows if not r["kept"]]
             more = f" and {len(gone) - OTHERS} more" if len(gone) > OTHERS else ""
-            self._say("cluster", f"{row['cluster'].hex()} stays for {', '.join(gone[:OTHERS])}{more}")
+            self._say(
+                "cluster", f"{row['cluster'].hex()} stays for {', '.join(gone[:OTHERS])}{more}"
+            )
         return stays
 
     def _shard(self) -> bool:

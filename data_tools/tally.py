@@ -5,6 +5,7 @@ The bins are fixed, so that histograms of two builds compare too.
 """
 
 from collections import Counter
+from collections.abc import Iterable
 
 from data_tools.document import Document
 from data_tools.stage import Report
@@ -42,8 +43,19 @@ def length_bin(characters: int) -> str:
     return str(1 << characters.bit_length() - 1 if characters else 0)
 
 
+def length_bins(used: Iterable[str]) -> list[str]:
+    """All bins from the lowest to the highest of these."""
+    bits = [int(bin).bit_length() for bin in used]
+    return [length_bin(1 << n >> 1) for n in range(min(bits), max(bits) + 1)] if bits else []
+
+
 def quality_bin(quality: float) -> str:
     """The bin of a quality from 0 to 1: "0.85" holds 0.85 up to 0.9, and the last one 1 too."""
     # the margin keeps 0.15 / 0.05 = 2.9999... in the bin that it starts
     index = min(int(quality * QUALITY_BINS + 1e-9), QUALITY_BINS - 1)
     return f"{index / QUALITY_BINS:.2f}"
+
+
+def quality_bins() -> list[str]:
+    """All of them."""
+    return [quality_bin(i / QUALITY_BINS) for i in range(QUALITY_BINS)]

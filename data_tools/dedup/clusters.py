@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_tools.dedup.config import SameConfig, SurvivorConfig
-from data_tools.dedup.node import begins, facts, homes, id_order, range_bounds
+from data_tools.dedup.node import begins, facts, homes, range_bounds
 from data_tools.dedup.sets import Sets
 from data_tools.dedup.verify import Similarity
 from data_tools.drops import VERDICTS
@@ -104,9 +104,8 @@ def _policy(fact_N: np.ndarray, source_N: np.ndarray, config: SurvivorConfig) ->
         "longest": -fact_N["length"].astype(np.int64),
         "source": np.array([order.get(name, len(order)) for name in source_N], np.int64),
     }
-    id_rank_N = np.empty(len(fact_N), np.int64)
-    id_rank_N[id_order(fact_N)] = np.arange(len(fact_N))
-    return np.lexsort([id_rank_N, *(criteria[name] for name in reversed(config.order))])
+    place_N = np.arange(len(fact_N))  # the documents of a component come in the order of ids
+    return np.lexsort([place_N, *(criteria[name] for name in reversed(config.order))])
 
 
 def _resolve(
@@ -124,13 +123,15 @@ def _resolve(
         lead = best[leads][np.cumsum(leads) - 1]
         pair_E2 = np.stack([lead, best], 1)[~leads]
         similarity = Similarity.of(sets, content_N, node_N, pair_E2, config.memory_bytes)
-        same_E = similarity.same(config.same)
+        same_E = similarity.jaccard_E >= config.same.threshold
+        if config.same.containment:  # of the one that goes in the one that stays
+            same_E |= similarity.second_E >= config.same.containment
         found.append(
             _Clusters(
                 pair_E2[same_E, 0],
                 pair_E2[same_E, 1],
                 similarity.jaccard_E[same_E],
-                similarity.contained_E[same_E],
+                similarity.second_E[same_E],
             )
         )
         best = pair_E2[~same_E, 1]

@@ -1,7 +1,7 @@
 """Connected components of the similar pairs, in one task.
 
     keys.npy    uint64[M]   sorted: first half of the smallest id of each document's component
-    nodes.npy   uint64[M]   of each key: the document
+    nodes.npy   uint64[M]   of each key: the document; by id in each component
 
 It is the one step that holds something of the whole corpus: about 100 bytes a similar pair.
 """

@@ -11,7 +11,7 @@ from multiprocessing.process import BaseProcess
 from typing import Self
 
 from data_tools.engines.queue import Attempt, Queue
-from data_tools.engines.task import Failure, Task, TaskError, execute
+from data_tools.engines.task import LIMITED, Failure, Task, TaskError, execute
 
 
 class InProcess:
@@ -34,6 +34,8 @@ class WorkerPool:
     def __init__(self, workers: int, memory_bytes: int = 0):
         self._size, self._memory_bytes = workers, memory_bytes
         self._workers: dict[Connection, BaseProcess] = {}
+        if memory_bytes:
+            os.environ.update(LIMITED)  # workers inherit it, before they import anything
 
     def run[T: Task](self, function: Callable[[T], None], tasks: Sequence[T], label: str) -> None:
         """See `Engine.run`."""

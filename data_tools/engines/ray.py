@@ -16,7 +16,7 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from data_tools.engines.queue import Attempt, Queue
-from data_tools.engines.task import Failure, Task, TaskError, execute
+from data_tools.engines.task import LIMITED, Failure, Task, TaskError, execute
 from jaxlm.errors import EnvironmentProblem
 
 IN_FLIGHT = 1_000
@@ -34,7 +34,13 @@ class RayCluster:
         self._memory_bytes = memory_bytes
         try:
             _knock(address)
-            ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
+            environment = {"env_vars": LIMITED} if memory_bytes else None
+            ray.init(
+                address,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                runtime_env=environment,
+            )
         except (OSError, ValueError) as e:
             raise EnvironmentProblem(
                 f"--ray-address={address}: no Ray cluster there ({e}); start one (ray start "

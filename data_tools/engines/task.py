@@ -17,6 +17,9 @@ from jaxlm.errors import EnvironmentProblem, UserError
 ATTEMPTS = 3
 """Times that a task is run before it has failed, unless running it again cannot help."""
 
+LIMITED = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
+"""Environment of a worker with a memory limit: Arrow's own pool would reserve a GiB at once."""
+
 
 class Task(Protocol):
     """What an engine knows of a task; it travels to a worker by pickle."""

@@ -12,7 +12,7 @@ _QQ = re.compile(
 )
 
 _WECHAT = re.compile(
-    r"[微薇威VvWw](?:(?<=[微薇威Vv])信|(?<=[加+][VvWw])|(?:(?<=[Ww])(?:e[Cc]hat|ECHAT|eixin|EIXIN)"
+    r"[微薇威VvWw](?:(?<=[微薇威Vv])信|(?:(?<=[加+][VvWw])|(?<=[Ww])(?:e[Cc]hat|ECHAT|eixin|EIXIN)"
     r"|(?<![0-9A-Za-z_].)(?<=[VvWw])[Xx])(?![0-9A-Za-z_-]))"
     r"(?P<id>\s?(?:号码?|[账帐]号|[Ii][Dd](?![0-9A-Za-z_])))?(?P<mark>\s?(?:[是为]\s?[:：]?|[:：(（]))?\s?"
     r"(?P<name>[A-Za-z][0-9A-Za-z_-]{5,19}|[1-9][0-9]{5,10})(?![0-9A-Za-z_@-])(?!\.[0-9a-z])"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from data_tools.privacy.context import labelled
 
 _FOUR = re.compile(
-    r"(?<![0-9A-Za-z_.-])(?<![^/:\s][/])(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])\.){3}"
+    r"(?:(?<![0-9A-Za-z_.-])|(?<=IP))(?<![^/:\s]/)(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])\.){3}"
     r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(?![0-9A-Za-z_-])(?!\.[0-9A-Za-z])"
 )
 _SIX = re.compile(r"[23][0-9A-Fa-f]{3}:(?<![0-9A-Za-z:.].{5})[0-9A-Fa-f:]{2,34}(?![0-9A-Za-z:])")
@@ -17,7 +17,8 @@ _VERSION = re.compile(
 )
 _SECTION = re.compile(r"(?:^|\n)[ \t#]*$|[第章节条见]\s*$|(?:section|§)\s*$", re.IGNORECASE)
 _LABEL = re.compile(
-    r"\bIP|地址|主机|服务器|网关|登录|host|server|addr|client|remote|from|ping|://", re.IGNORECASE
+    r"(?<![A-Za-z])IP|地址|主机|服务器|网关|登录|host|server|addr|client|remote|from|ping|://",
+    re.IGNORECASE,
 )
 _UNOWNED = tuple(
     ipaddress.ip_network(block)
@@ -38,7 +39,8 @@ def find_four(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     for match in _FOUR.finditer(text, start, end):
         here = match.start()
         lengths = [len(part) for part in match[0].split(".")]
-        plain = sum(lengths) >= 6 and (max(lengths) == 3 or not labelled(text, here, _SECTION, 12))
+        heading = max(lengths) < 3 and labelled(text, here, _SECTION, 12)
+        plain = sum(lengths) >= (8 if heading else 6)
         if labelled(text, here, _VERSION, 16) or not (plain or labelled(text, here, _LABEL)):
             continue
         address = ipaddress.IPv4Address(match[0])

@@ -11,7 +11,7 @@ _CARD = re.compile(
     r"|9[0-9]{15,18})" + END
 )
 _LABEL = re.compile(
-    r"卡号|银行|信用卡|储蓄卡|借记卡|银联|账[号户]|帐[号户]|(?:card|account|visa|amex|unionpay|iban)",
+    r"卡号|银行|信用卡|储蓄卡|借记卡|银联|账[号户]|帐[号户]|card|account|visa|amex|unionpay",
     re.IGNORECASE,
 )
 _UNIONPAY = re.compile(r"62[0-9]{14,17}")

@@ -18,12 +18,16 @@ _NUMBERED = re.compile(
               | sku | isbn | issn | doi | ean | cas | timestamp | version | build | model | ref
               | bug | issue | user | product | session | trace | request )
           | (?<![A-Za-z]) (?: u?id | (?<!card\ ) (?<!phone\ ) (?<!account\ ) no ) )
-        [号码]? [\s_]* (?: no\.? | number | num | id | code )? \s*
+        [号码]? [\s_]* (?: no\.? | number | num | id | code )? ["']? \s*
         (?: 是 | 为 | is )? \s* [:：=\#.]? \s* ["']? $""",
     re.VERBOSE | re.IGNORECASE,
 )
 _URL = re.compile(r"(?:://|www\.)[!-~]*$")
-_KEY = re.compile(r"(?:tel|phone|mobile|card)[=:]$|wa\.me/$", re.IGNORECASE)
+_ASSIGNED = re.compile(r"[0-9A-Za-z_]\s*=\s*$")
+_TOLD = re.compile(
+    r"(?:tel|phone|mobile|cell|contact|fax|card|account)[a-z_]*[\"']?\s*[=:]\s*[\"']?$|wa\.me/$",
+    re.IGNORECASE,
+)
 
 
 def labelled(text: str, start: int, label: re.Pattern[str], width: int = 24) -> bool:
@@ -32,10 +36,10 @@ def labelled(text: str, start: int, label: re.Pattern[str], width: int = 24) -> 
 
 
 def numbered(text: str, start: int) -> bool:
-    """Whether the number that begins at `start` is called an order, a serial, a version ..., or is
-    part of a URL."""
+    """Whether the number that begins at `start` is called an order, a serial, a version ..., is the
+    value of a variable, or is part of a URL; not if its key says telephone or card."""
     before = text[max(0, start - 32) : start]
-    if _NUMBERED.search(before):
-        return True
-    url = _URL.search(text[max(0, start - 200) : start])
-    return url is not None and _KEY.search(before) is None
+    if _TOLD.search(before):
+        return False
+    url = _URL.search(text, max(0, start - 200), start)
+    return bool(url or _NUMBERED.search(before) or _ASSIGNED.search(before))

@@ -54,7 +54,7 @@ def find(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         if category not in _KNOWN:
             continue
         here, after = match.span()
-        if match[1]:
+        if match[1] and category[0] != "V":  # releases are numbered so: V71.0
             certain = not _COUNTED.search(text, max(0, here - 12), here)
         else:
             near = max(0, here - REACH)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 _PLATE = re.compile(
-    r"[京津沪渝冀豫云辽黑湘皖鲁新苏浙赣鄂桂甘晋蒙陕吉闽贵粤青藏川宁琼][ ]?[A-HJ-NP-Z][ ·•・.-]?"
+    r"[京津沪渝冀豫云辽黑湘皖鲁新苏浙赣鄂桂甘晋蒙陕吉闽贵粤青藏川宁琼][ ]?[A-HJ-Z][ ·•・.-]?"
     r"([0-9]{5}[A-HJK]|[A-HJK][A-HJ-NP-Z0-9][0-9]{4}|[A-HJ-NP-Z0-9]{4}(?:[A-HJ-NP-Z0-9]|[挂学警港澳使领]))"
     r"(?![0-9A-Za-z_])"
 )

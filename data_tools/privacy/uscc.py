@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from data_tools.privacy.region import is_prefecture
+from data_tools.privacy.region import is_registry
 
 _ALPHABET = "0123456789ABCDEFGHJKLMNPQRTUWXY"
 _CODE = re.compile(
@@ -14,8 +14,6 @@ _CODE = re.compile(
 _VALUE = {c: i for i, c in enumerate(_ALPHABET)}
 _WEIGHTS = tuple(3**i % 31 for i in range(17))
 _ORGANISATION = (3, 7, 9, 10, 5, 8, 4, 2)
-_NATION = "100000"
-"""The division in codes given by the national registry."""
 
 
 def find(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -25,7 +23,7 @@ def find(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         code = match[0]
         division, organisation, check, last = match.groups()
         total = sum(w * _VALUE[c] for w, c in zip(_WEIGHTS, code, strict=False))
-        if -total % 31 != _VALUE[last] or not (is_prefecture(division) or division == _NATION):
+        if -total % 31 != _VALUE[last] or not is_registry(division):
             continue
         total = sum(w * _VALUE[c] for w, c in zip(_ORGANISATION, organisation, strict=True))
         if not code.isdigit() or "0123456789X"[-total % 11] == check:

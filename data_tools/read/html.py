@@ -35,4 +35,4 @@ def page_text(data: bytes, place: str, charset: str | None = None) -> str | Bad:
 
 def main_text(html: str) -> str:
     """Paragraphs, headings, lists and preformatted text of the main content, as plain text."""
-    return extract_plain_text(html, main_content=True, alt_texts=False)
+    return extract_plain_text(html, main_content=True, alt_texts=False, list_bullets=False)

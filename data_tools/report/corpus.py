@@ -1,13 +1,14 @@
 """Sections of the page about what stayed, and about the build itself."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data_tools.report.markup import Markup, element, join
 from data_tools.report.plots import Bar, bars, columns
 from data_tools.report.summary import total
 from data_tools.report.tables import Figure, count, share, size, table
+from data_tools.tally import length_bins, quality_bins
 
 type Data = Mapping[str, Any]
 
@@ -46,9 +47,10 @@ def _source(name: str, c: Data) -> dict[str, object]:
 def histograms(data: Data) -> Markup:
     """Lengths and, where rules are scored, qualities: kept beside dropped."""
     found = data["histograms"]
-    parts = [_histogram("Documents by length", found["lengths"], "characters, from")]
+    parts = [_lengths("Documents by length", found["lengths"])]
     if found["qualities"]:
-        parts.append(_histogram("Documents by quality", found["qualities"], "quality, from"))
+        series = _series(found["qualities"])
+        parts.append(_histogram("Documents by quality", quality_bins(), series, "quality, from"))
         scored = [rule for rule in data["recipe"]["rules"] if rule["weight"]]
         weights = dict.fromkeys(f"{rule['name']} {rule['weight']:g}" for rule in scored)
         words = (
@@ -58,19 +60,24 @@ def histograms(data: Data) -> Markup:
         parts.append(element("p", words))
     else:
         parts.append(element("p", "No rule of the recipe is scored: every quality is 1."))
-    each = [
-        _histogram(f"{name}: documents by length", {name: here}, "characters, from")
-        for name, here in found["lengths"].items()
-    ]
+    each = [_lengths(name, {name: here}) for name, here in found["lengths"].items()]
     parts.append(element("details", element("summary", "Lengths by source"), *each))
     return join(*parts)
 
 
-def _histogram(title: str, by_source: Data, axis: str) -> Markup:
-    series = {
-        kind: total([here[kind] for here in by_source.values()]) for kind in ("kept", "dropped")
-    }
-    bins = sorted({b for counts in series.values() for b in counts}, key=float)
+def _lengths(title: str, by_source: Data) -> Markup:
+    series = _series(by_source)
+    bins = length_bins(bin for counts in series.values() for bin in counts)
+    return _histogram(title, bins, series, "characters, from")
+
+
+def _series(by_source: Data) -> dict[str, dict[str, int]]:
+    """Kept and dropped -> bin -> documents of all these sources."""
+    kinds = ("kept", "dropped")
+    return {kind: total([here[kind] for here in by_source.values()]) for kind in kinds}
+
+
+def _histogram(title: str, bins: Sequence[str], series: Data, axis: str) -> Markup:
     values = {kind: [counts.get(b, 0) for b in bins] for kind, counts in series.items()}
     return columns(title, bins, values, axis)
 
@@ -114,10 +121,11 @@ def throughput(data: Data) -> Markup:
         for s in stages
     ]
     words = (
-        f"All stages together: {_rate(megabytes, seconds)} MB/s a worker, {data['workers']} of "
-        f"them. MB are the {megabytes:,.1f} MB of text that were read, for every stage. Seconds of "
-        "workers are those of each partition when it ran, in this build or in an earlier one that "
-        "it was reused from; seconds now are on the clock, of what ran in this build."
+        f"All stages together: {_rate(megabytes, seconds)} MB/s a worker; the recipe asks for "
+        f"{data['workers']}. MB are the {megabytes:,.1f} MB of text that were read, for every "
+        "stage. Seconds of workers are those of each partition when it ran, in this build or in an "
+        "earlier one that it was reused from; seconds now are on the clock, of what ran in this "
+        "build."
     )
     return join(element("p", words), bars("Seconds of workers, by stage", busy), table(rows))
 

@@ -10,6 +10,7 @@ from data_tools.report.markup import Markup, classed, element, join
 from data_tools.report.plots import Bar, bars, columns
 from data_tools.report.samples import SAMPLES
 from data_tools.report.tables import Figure, count, share, size, table
+from data_tools.tally import length_bins
 
 type Data = Mapping[str, Any]
 
@@ -197,9 +198,9 @@ def _clusters(near: Data) -> Markup:
     sizes = near["sizes"]
     if not sizes:
         return element("p", words + " There are no clusters.")
-    bins = sorted(sizes, key=int)
+    bins = length_bins(sizes)
     title = "Clusters of near duplicates by size (logarithmic)"
-    series = {"clusters": [sizes[b] for b in bins]}
+    series = {"clusters": [sizes.get(b, 0) for b in bins]}
     return join(
         element("p", words),
         columns(title, bins, series, "documents, from", logarithmic=True),

@@ -27,13 +27,12 @@ def samples(results: Mapping[str, StageResult]) -> dict[str, dict[str, list[Row]
         for row in report["samples"]:
             dropped[row["rule"]][row["source"]].append(row)
     kept = _kept(results)
-    return {
-        rule: {
-            "dropped": _take_turns(by_source.values()),
-            "kept": _take_turns(kept[source] for source in by_source),
-        }
-        for rule, by_source in sorted(dropped.items())
-    }
+    found = {}
+    for rule, by_source in sorted(dropped.items()):
+        left = _take_turns(by_source.values())
+        right = _take_turns(kept[source] for source in by_source)
+        found[rule] = {"dropped": left, "kept": right[: len(left)]}
+    return found
 
 
 def _kept(results: Mapping[str, StageResult]) -> Mapping[str, list[Row]]:

@@ -1,13 +1,15 @@
 """`explain`: what became of each document, and the way back."""
 
+import json
 import re
+from dataclasses import replace
 
 import pytest
 
 from data_tools.__main__ import main
 from data_tools.document import DataError
 from data_tools.explain import documents_of, explain
-from tests.data_tools import eventful
+from tests.data_tools import eventful, small
 from tests.data_tools.eventful import SALTED
 
 
@@ -90,6 +92,30 @@ def test_boilerplate_is_counted_and_gone(eventful_build):
 def test_the_text_is_masked(eventful_build, ids, name, secret):
     words = "\n".join(explain(eventful_build, ids[name]))
     assert "private data masked" in words and secret not in words
+
+
+def test_a_terminal_is_not_commanded(tmp_path):
+    texts = ["\x1b[2J short", *(small.english(i) for i in range(30))]
+    raw = "".join(json.dumps({"text": text}) + "\n" for text in texts).encode()
+    small.run(small.one_source(tmp_path, a__jsonl=raw), tmp_path)
+    id = documents_of(tmp_path, "a.jsonl")[0][:32]
+    words = "\n".join(explain(tmp_path, id))
+    assert "dropped:     by min_length" in words
+    assert "\x1b" not in words and "\u241b[2J short" in words
+
+
+def test_undoing_it_as_told(tmp_path):
+    recipe = eventful.write(tmp_path)
+    small.run(recipe, tmp_path)
+    names = ("short", "contaminated", "all boilerplate")
+    lines = documents_of(tmp_path, "salted.jsonl")
+    ids = tuple(line[:32] for name, line in zip(SALTED, lines, strict=True) if name in names)
+    small.run(replace(recipe, restored=ids), tmp_path)
+    for id in ids:
+        found = told(tmp_path, id)
+        assert found["restored"] == "by the recipe, against every rule and duplicate"
+        assert "kept" in found and "dropped" not in found
+    assert eventful.report(tmp_path)["recipe"]["restored"] == list(ids)
 
 
 def test_unknown_id(eventful_build):

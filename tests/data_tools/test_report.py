@@ -10,6 +10,7 @@ import pytest
 from data_tools.document import digest
 from data_tools.report import lines
 from data_tools.report.page import SECTIONS
+from data_tools.report.page import page as page_of
 from tests.data_tools import eventful
 from tests.data_tools.eventful import SALTED
 
@@ -106,9 +107,8 @@ def test_samples_stand_side_by_side(report):
     )
     assert dropped["excerpt"] == SALTED["short"]
     gone = {row["id"] for both in report["samples"].values() for row in both["dropped"]}
-    assert len(sides["kept"]) == 6
-    assert {row["source"] for row in sides["kept"]} == {"web"}
-    assert not gone & {row["id"] for row in sides["kept"]}
+    assert [row["source"] for row in sides["kept"]] == ["web"]
+    assert not gone & {row["id"] for both in report["samples"].values() for row in both["kept"]}
 
 
 @pytest.mark.parametrize("secret", [eventful.MOBILE, eventful.EMAIL, "123456789"])
@@ -206,6 +206,12 @@ def test_hostile_text_is_text(page):
     assert "&lt;script&gt;alert(&#x27;text&#x27;)&lt;/script&gt;" in page
     assert "&lt;b&gt;cut.jsonl.gz" in page
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", page)
+
+
+def test_alarms_and_notes_come_first_and_are_text(report):
+    written = page_of(report | {"alarms": ["<i>source</i> lost"], "notes": ["<u>left out"]})
+    first = written.partition("<h2")[0]
+    assert '<li class="alarm">&lt;i&gt;source&lt;/i&gt; lost</li><li>&lt;u&gt;left out' in first
 
 
 def test_the_page_is_small_whatever_the_corpus(page):

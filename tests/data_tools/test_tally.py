@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from data_tools.document import Document
-from data_tools.tally import Tally, length_bin, quality_bin
+from data_tools.tally import Tally, length_bin, length_bins, quality_bin, quality_bins
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,13 @@ def test_length_bin(characters, bin):
 )
 def test_quality_bin(quality, bin):
     assert quality_bin(quality) == bin
+
+
+def test_bins_without_gaps():
+    assert length_bins(["8", "2"]) == ["2", "4", "8"]
+    assert length_bins(["0", "4"]) == ["0", "1", "2", "4"]
+    assert length_bins([]) == []
+    assert len(quality_bins()) == 20 and quality_bins()[::19] == ["0.00", "0.95"]
 
 
 def test_tally():

@@ -31,7 +31,7 @@ class Built:
     """(Source, name) -> document."""
     sources: Mapping[bytes, str]
     cleaned: Mapping[bytes, str]
-    """Pages without boilerplate, before privacy."""
+    """Prose without boilerplate, before privacy."""
     texts: Mapping[bytes, str]
     """As near dedup saw them."""
     exact: Mapping[bytes, bytes]
@@ -94,7 +94,7 @@ def build(out: Path) -> Built:
         cleaned={
             r["id"]: r["text"]
             for r in _rows(out, "clean", ["id", "text", "type"])
-            if r["type"] == "web"
+            if r["type"] != "code"
         },
         texts={r["id"]: r["text"] for r in _rows(out, "privacy", ["id", "text"])},
         exact={id: kept.id for id, kept in exact.items()},

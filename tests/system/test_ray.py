@@ -24,7 +24,7 @@ from data_tools.recipe import Recipe
 from jaxlm.errors import EnvironmentProblem
 from jaxlm.schema import load
 from tests.data_tools import test_engines as work
-from tests.data_tools.test_kill import committed, prepare, same
+from tests.data_tools.test_kill import children, committed, finish, prepare, same
 
 pytest.importorskip("ray")
 
@@ -54,6 +54,15 @@ def engine(nodes, tmp_path) -> Iterator[Engine]:
     engine.close()
 
 
+@pytest.fixture(scope="module")
+def local(tmp_path_factory) -> Path:
+    """The work directory of a build without Ray."""
+    workdir = tmp_path_factory.mktemp("local")
+    prepare(workdir)
+    finish(workdir)
+    return workdir
+
+
 def kill_when(nodes: "Cluster", condition: Callable[[], bool]) -> threading.Thread:
     """Ends the second node with all its processes at once, as soon as the condition holds."""
 
@@ -67,7 +76,7 @@ def kill_when(nodes: "Cluster", condition: Callable[[], bool]) -> threading.Thre
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
-    thread = threading.Thread(target=kill)
+    thread = threading.Thread(target=kill, daemon=True)
     thread.start()
     return thread
 
@@ -110,13 +119,13 @@ def test_a_node_that_dies_loses_no_task(nodes, engine, tmp_path, capfd):
     assert "its worker died" in capfd.readouterr().err
 
 
-def test_a_node_that_dies_in_the_middle_of_a_build_changes_no_byte(nodes, engine, tmp_path, whole):
+def test_a_node_that_dies_in_the_middle_of_a_build_changes_no_byte(nodes, engine, tmp_path, local):
     prepare(tmp_path)
     killer = kill_when(nodes, lambda: committed(tmp_path, "stages/clean") >= 2)
     build(load(Recipe, tmp_path / "recipe.json"), tmp_path, engine)
     killer.join()
-    same(tmp_path, whole)
-    assert outputs(tmp_path) == outputs(whole)
+    same(tmp_path, local)
+    assert outputs(tmp_path) == outputs(local)
 
 
 def outputs(workdir: Path) -> dict[str, str]:
@@ -128,13 +137,13 @@ def outputs(workdir: Path) -> dict[str, str]:
     }
 
 
-def test_the_command(tmp_path, whole):
+def test_the_command(tmp_path, local):
     prepare(tmp_path)
     command = [sys.executable, "-m", "data_tools", "build", f"--config={tmp_path / 'recipe.json'}"]
     command += [f"--workdir={tmp_path.name}", "--engine=ray", "--ray-address=local"]
     done = subprocess.run(command, cwd=tmp_path.parent, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    same(tmp_path, whole)
+    same(tmp_path, local)
 
 
 def test_a_work_directory_that_nodes_do_not_share(nodes, tmp_path):

@@ -13,7 +13,7 @@ def pairs(keys: list[int], nexts: list[int], ranks: list[int], limit: int) -> tu
 
 
 def test_the_smallest_is_the_centre():
-    found = pairs([7, 9, 7, 7, 9], [1, 1, 2, 3, 1], [5, 1, 3, 8, 0], 10)
+    found = pairs([7, 9, 7, 7, 9], [1, 1, 2, 1, 1], [5, 1, 3, 8, 0], 10)
     assert found == ({(3, 5), (3, 8), (0, 1)}, [])
 
 

@@ -111,6 +111,11 @@ def assert_same(one: Outcome, other: Outcome) -> None:
     assert said == before
 
 
+def test_row_groups_change_nothing(documents, outcome, tmp_path, monkeypatch):
+    monkeypatch.setattr("data_tools.document.ROW_GROUP_BYTES", 2_000)
+    assert_same(near_dedup(tmp_path, documents, partitions=2), outcome)
+
+
 def test_worker_processes_change_no_byte(documents, tmp_path):
     config = NearConfig(memory_bytes=300_000)
     with WorkerPool(2) as pool:
@@ -256,6 +261,21 @@ def test_a_chain_is_not_one_cluster(tmp_path):
         assert naive_jaccard(one, other) < 0.8
     for id in outcome.verdicts:
         assert naive_jaccard(by_id[id], by_id[outcome.kept_for(id)]) >= 0.8
+
+
+def test_pages_of_one_template_do_not_hide_copies_of_each_other(tmp_path):
+    """All pages have bands in common with the first, and only their own copies are like them."""
+    template = chinese("template", 400)
+    documents = []
+    for page in range(40):
+        text = template + chinese(page, 80)
+        for copy in range(2):
+            units = edited(text, (page, copy), 2 * copy, HAN)
+            documents.append(document("".join(units), len(documents)))
+    outcome = near_dedup(tmp_path, documents)
+    assert near.summary(outcome.results, NearConfig())["rejected"] > 100
+    assert len(outcome.verdicts) >= 38
+    assert naive_jaccard(documents[0], documents[2]) < 0.8
 
 
 def test_containment_drops_a_part_and_never_the_whole(tmp_path):
