@@ -1,5 +1,6 @@
 """HTML: the main text of a page; a file is a page."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,10 @@ from data_tools.read.format import Span
 from data_tools.read.record import WHOLE_FILE, Bad, Record
 from data_tools.read.whole_file import read_whole
 from data_tools.source import SourceConfig
+
+UNORDERED_LIST = re.compile(r"<(/?)ul\b", re.IGNORECASE)
+MENU = re.compile(r"[^<>]*+>\s*+<li\b[^<>]*+>\s*+(?:<\w[^<>]*+>\s*+)?<a\b", re.IGNORECASE)
+"""What follows "<ul" when the first item begins with a link, perhaps inside one other element."""
 
 
 def read_html(path: Path, source: SourceConfig, span: Span) -> Iterator[Record | Bad]:
@@ -35,4 +40,24 @@ def page_text(data: bytes, place: str, charset: str | None = None) -> str | Bad:
 
 def main_text(html: str) -> str:
     """Paragraphs, headings, lists and preformatted text of the main content, as plain text."""
-    return extract_plain_text(html, main_content=True, alt_texts=False, list_bullets=False)
+    return extract_plain_text(
+        _lists_of_words(html), main_content=True, alt_texts=False, list_bullets=False
+    )
+
+
+def _lists_of_words(html: str) -> str:
+    """The page with <ol> for each <ul> whose first item does not begin with a link.
+
+    The extractor takes every <ul> for a menu, and would leave out a third of a manual.
+    """
+    open_lists: list[bool] = []
+
+    def renamed(tag: re.Match[str]) -> str:
+        if tag[1]:
+            of_words = bool(open_lists) and open_lists.pop()
+        else:
+            of_words = MENU.match(html, tag.end()) is None
+            open_lists.append(of_words)
+        return f"<{tag[1]}ol" if of_words else tag[0]
+
+    return UNORDERED_LIST.sub(renamed, html)
