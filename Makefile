@@ -3,7 +3,7 @@
 PYTHON_IN_VENV = .venv/bin/python
 
 .DEFAULT_GOAL = help
-.PHONY: help env demo test test-system lint bench clean
+.PHONY: help env demo test test-system lint bench bench-data clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -27,6 +27,9 @@ lint: env ## style and types
 
 bench: env ## speed of the step and of the loader on this machine
 	@$(PYTHON_IN_VENV) -m bench
+
+bench-data: env ## speed and memory of the data build, and its dedup beside datatrove and datasketch
+	@$(PYTHON_IN_VENV) -m bench.data
 
 clean: ## removes .venv and caches; runs/ stays
 	rm -rf .venv .pytest_cache .ruff_cache *.egg-info

@@ -48,7 +48,7 @@ def _signatures(texts: Sequence[str]) -> None:
 
 
 def whole(directory: Path, workdir: Path, workers: int) -> dict[str, float]:
-    """Seconds from jsonl files to tables of the documents that stay: reading, near dedup, writing."""
+    """Seconds from jsonl files to tables of the documents that stay: all is read and written."""
     shutil.rmtree(workdir, ignore_errors=True)
     workdir.mkdir(parents=True)
     source = SourceConfig("texts", "web", "jsonl", str(directory.absolute()), ("*.jsonl",))
@@ -66,7 +66,7 @@ def whole(directory: Path, workdir: Path, workers: int) -> dict[str, float]:
     kept = run(
         CLEAN,
         [
-            Partition(n, CleanConfig((), ()), {"documents": d, "verdicts": found.about(n)})
+            Partition(n, CleanConfig((), None, ()), {"documents": d, "verdicts": found.about(n)})
             for n, d in documents.items()
         ],
     )

@@ -70,7 +70,7 @@ class Corpus:
 
     def says(self, salt: str, source: str, name: str, what: Mapping[str, Any]) -> None:
         """Records a salt."""
-        self.truth.append({"salt": salt, "source": source, "name": name} | what)
+        self.truth.append({"salt": salt, "source": source, "name": name, **what})
 
 
 def chance(*parts: str) -> float:

@@ -1,11 +1,13 @@
 """The dropped stage: every document that did not stay, and why, as people may see it.
 
-<workdir>/dropped/<partition>/dropped.parquet     schema `drops.SCHEMA`, sorted by id
+<workdir>/dropped/<partition>/dropped.parquet    schema `drops.SCHEMA`, sorted by id
+                              samples.json       a few of them for the report
 
 The stages before it keep the first characters of what they drop as they are; here, private data in
 them is masked, and nothing else of the work directory's stages is shown to anyone.
 """
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ SAMPLE_CHARACTERS = 400
 
 
 def dropped_partition(partition: Partition[ScrubConfig], out: Path) -> Report:
-    """Writes dropped.parquet, unless nothing was dropped."""
+    """Writes dropped.parquet and samples.json, unless nothing was dropped."""
     scrubber = Scrubber(partition.config.privacy, partition.config.type, None)
     rows: list[dict[str, Any]] = []
     for file in partition.inputs["dropped"]:
@@ -37,7 +39,9 @@ def dropped_partition(partition: Partition[ScrubConfig], out: Path) -> Report:
     if rows:
         table = pa.Table.from_pylist(rows, SCHEMA)
         pq.write_table(table, out / "dropped.parquet", compression="zstd")
-    return {"samples": _samples(rows)}
+        samples = json.dumps(_samples(rows), ensure_ascii=False)
+        (out / "samples.json").write_text(samples, encoding="utf-8")
+    return {}
 
 
 def _samples(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -51,4 +55,4 @@ def _samples(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return chosen
 
 
-DROPPED = Stage("dropped", "1", dropped_partition)
+DROPPED = Stage("dropped", "2", dropped_partition)

@@ -198,6 +198,8 @@ def run_stage(
 def run_task(task: Task) -> None:
     """Runs one partition and commits it: a crash at any moment leaves the old state or the new."""
     final = task.root / task.name
+    if _committed(final, task.fingerprint):  # by an attempt whose worker died right after
+        return
     # a name of its own: on a cluster, an attempt that is given up may still be running
     temporary = task.root / f"{task.name}.{uuid.uuid4().hex}.tmp"
     temporary.mkdir()

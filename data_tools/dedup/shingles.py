@@ -1,8 +1,8 @@
 """Texts as sets of shingles: 64-bit hashes of every run of a few units.
 
 Two different shingles share a hash with probability 2^-64: for a pair of texts with a million
-shingles each, some hash is shared by chance once in ten million such pairs. (32 bits would give
-each such pair a hundred false matches or more.)
+shingles each, some hash is shared by chance once in twenty million such pairs. With 32 bits each
+such pair would have some 230 false matches.
 
 T: texts, S: shingles of all of them.
 """

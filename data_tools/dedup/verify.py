@@ -3,9 +3,8 @@
     verified.npy   uint64[V, 2]   nodes of the similar pairs
 
 A star can hide a pair: of three documents in a bucket the last two may be similar to each other
-and not to the first. Similar documents meet in several buckets, so that this is rare, but among
-pages of one template it happens: of copies with a similarity of 0.86, among 200 pages with 0.77 to
-each other, 7% were missed (1% for want of a common band).
+and not to the first. Similar documents meet in several buckets, so this is rare, except among many
+pages of one template that are themselves nearly similar enough.
 """
 
 from dataclasses import dataclass

@@ -18,9 +18,10 @@ BLOCK = 1 << 16
 class DamagedFile(Exception):
     """Compressed bytes that end too early, or that no compressor wrote."""
 
-    def __init__(self, reason: str, detail: str):
-        super().__init__(reason, detail)
-        self.reason, self.detail = reason, detail
+    def __init__(self, reason: str, detail: str, frame: int):
+        super().__init__(reason, detail, frame)
+        self.reason, self.detail, self.frame = reason, detail, frame
+        """`frame`: where in the file the frame begins that is damaged."""
 
     def at(self, place: str) -> Bad:
         """The same as a bad place."""
@@ -73,23 +74,22 @@ def read_blocks(path: Path, span: Span) -> Iterator[bytes]:
     # The libraries' file objects would do less: zstandard's takes a cut file for a whole one, and
     # bz2's what is damaged after a frame for its end.
     frame: Decompressor | None = None
+    begun = position = span.start
     for block in _stored(path, span):
         for i in range(0, len(block), codec.feed):
             data = block[i : i + codec.feed]
+            position += len(data)
             while data:
-                frame = frame or codec.frame()
-                yield _decompress(frame, data)
+                if frame is None:
+                    frame, begun = codec.frame(), position - len(data)
+                try:
+                    yield frame.decompress(data)
+                except (zlib.error, zstandard.ZstdError, OSError, ValueError) as e:  # two are bz2's
+                    raise DamagedFile("damaged compressed file", str(e), begun) from e
                 data = frame.unused_data if frame.eof else b""
                 frame = None if frame.eof else frame
     if frame is not None:
-        raise DamagedFile("compressed file is cut", f"the {path.suffix} stream has no end")
-
-
-def _decompress(frame: Decompressor, data: bytes) -> bytes:
-    try:
-        return frame.decompress(data)
-    except (zlib.error, zstandard.ZstdError, OSError, ValueError) as e:  # the last two are bz2's
-        raise DamagedFile("damaged compressed file", str(e)) from e
+        raise DamagedFile("compressed file is cut", f"the {path.suffix} stream has no end", begun)
 
 
 def _stored(path: Path, span: Span) -> Iterator[bytes]:

@@ -3,6 +3,9 @@
 Cut at pages; a `.bz2` dump of many streams, as Wikipedia's "multistream" ones, at streams.
 """
 
+import bz2
+import contextlib
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,13 +15,15 @@ from xml.parsers import expat
 from data_tools.read.compressed import CODECS, DamagedFile, read_blocks
 from data_tools.read.cut import cut_at, search
 from data_tools.read.format import WHOLE, Span
-from data_tools.read.record import WHOLE_FILE, Bad, Record
+from data_tools.read.record import WHOLE_FILE, Bad, Record, too_long
 from data_tools.read.wikitext import plain_text
 from data_tools.source import SourceConfig
 
 PAGE, PAGE_END = b"<page>", b"</page>"
 STREAM = re.compile(rb"BZh[1-9]1AY&SY")
 """Size digit and the magic of the first block: no compressed byte string has it by chance."""
+STREAM_BYTES = 1 << 20
+"""Enough compressed bytes for the first block, which is decompressed as a whole."""
 
 TITLE, SPACE, ID = "page/title", "page/ns", "page/id"
 REDIRECT, TEXT = "page/redirect", "page/revision/text"
@@ -35,7 +40,14 @@ def cut_mediawiki(path: Path, size: int) -> list[Span]:
 
 
 def _next_stream(file: BinaryIO, position: int) -> int | None:
-    return next(search(file, STREAM, 10, position), None)
+    """Where a stream begins that begins with a page: some compressors cut anywhere."""
+    for start in search(file, STREAM, 10, position):
+        file.seek(start)
+        with contextlib.suppress(OSError, ValueError):
+            head = bz2.BZ2Decompressor().decompress(file.read(STREAM_BYTES), len(PAGE) + 100)
+            if head.lstrip().startswith(PAGE):
+                return start
+    return None
 
 
 def _next_page(file: BinaryIO, position: int) -> int | None:
@@ -47,18 +59,28 @@ def read_mediawiki(path: Path, source: SourceConfig, span: Span) -> Iterator[Rec
 
     Redirects and pages of other namespaces are none.
     """
-    empty = True
-    try:
-        for place, page in _pages(path, span, source.max_record_bytes):
+    empty, rest = True, span
+    while rest is not None:
+        try:
+            for place, page in _pages(path, rest, source.max_record_bytes):
+                empty = False
+                found = page if isinstance(page, Bad) else _record(page, place)
+                if found is not None:
+                    yield found
+            rest = None
+        except DamagedFile as e:
             empty = False
-            found = page if isinstance(page, Bad) else _record(page, place)
-            if found is not None:
-                yield found
-    except DamagedFile as e:
-        empty = False
-        yield e.at(f"stream at byte {span.start}" if span.start else WHOLE_FILE)
+            yield e.at(f"stream at byte {e.frame}")
+            rest = _after(path, e.frame, span)
     if empty and span == WHOLE:
         yield Bad(WHOLE_FILE, "no <page> in it")
+
+
+def _after(path: Path, damaged: int, span: Span) -> Span | None:
+    """The rest of a span after a stream that is damaged; only bz2's can be found."""
+    with path.open("rb") as file:
+        start = _next_stream(file, damaged + 1) if path.suffix == ".bz2" else None
+    return None if start is None or start >= (span.end or math.inf) else Span(start, span.end)
 
 
 def _pages(path: Path, span: Span, limit: int) -> Iterator[tuple[str, bytes | Bad]]:
@@ -78,7 +100,9 @@ def _pages(path: Path, span: Span, limit: int) -> Iterator[tuple[str, bytes | Ba
                 last = page.rfind(PAGE)
                 if last:
                     yield place, Bad(place, "page without an end")
-                yield f"{stream}byte {offset + last}", page[last:]
+                place = f"{stream}byte {offset + last}"
+                long = len(page) - last > limit
+                yield place, too_long(place, len(page) - last, limit) if long else page[last:]
                 gone, inside, searched = len(page), False, 0
             elif found >= 0:
                 gone, inside, searched = found, True, len(PAGE)
@@ -87,7 +111,7 @@ def _pages(path: Path, span: Span, limit: int) -> Iterator[tuple[str, bytes | Ba
                 break
             else:
                 if inside:
-                    yield place, Bad(place, "record too long", f"max_record_bytes={limit}")
+                    yield place, too_long(place, len(buffer), limit)
                 gone, inside, searched = max(0, len(buffer) - len(PAGE)), False, 0
             del buffer[:gone]
             offset += gone

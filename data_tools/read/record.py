@@ -32,5 +32,6 @@ class Bad:
 
 
 def too_long(place: str, length: int, limit: int) -> Bad:
-    """What every reader says of a record that it does not take into memory; in bytes."""
+    """What every reader says of a record that it does not take into memory: of so many bytes, or
+    more where it was not read to its end."""
     return Bad(place, "record too long", f"{length} bytes, max_record_bytes={limit}")

@@ -6,6 +6,7 @@ one a member can be found from anywhere: see `_is_member`.
 """
 
 import io
+import itertools
 import re
 import zlib
 from collections.abc import Iterator
@@ -100,7 +101,7 @@ def _frames(file: BinaryIO, start: int) -> Iterator[_Frame]:
         body = file.tell()
         start = body - len(header)
         length = _block_length(header)
-        if length is not None and body + length <= total:
+        if length is not None and _is_end(file, body + length, total):
             yield _Frame(start, body + length)
             start = body + length
             continue
@@ -108,6 +109,12 @@ def _frames(file: BinaryIO, start: int) -> Iterator[_Frame]:
         end = total if found is None else found + 4
         yield _Frame(start, end, "not a WARC record" if length is None else "WARC record is cut")
         start = end
+
+
+def _is_end(file: BinaryIO, position: int, total: int) -> bool:
+    """Whether a record can end here: newlines follow, or nothing."""
+    file.seek(min(position, total))
+    return position <= total and file.read(1) in (b"\r", b"\n", b"")
 
 
 def _header(file: BinaryIO) -> bytes:
@@ -141,7 +148,7 @@ class GzipMember(io.RawIOBase):
     """
 
     def __init__(self, file: BinaryIO, start: int, limit: int):
-        self._file, self._next, self._limit = file, start, limit
+        self._file, self._start, self._next, self._limit = file, start, start, limit
         self._inflate = zlib.decompressobj(wbits=31)
         self.end: int | None = None
         """Where it ends in the file, once it has been read to its end with its checksum."""
@@ -157,14 +164,15 @@ class GzipMember(io.RawIOBase):
             try:
                 out = self._inflate.decompress(data, len(buffer))
             except zlib.error as e:
-                raise DamagedFile("damaged compressed file", str(e)) from e
+                raise DamagedFile("damaged compressed file", str(e), self._start) from e
             if self._inflate.eof:
                 self.end = self._next - len(self._inflate.unused_data)
             if out:
                 buffer[: len(out)] = out
                 return len(out)
             if not data and not self._inflate.eof:
-                raise DamagedFile("compressed file is cut", "the .gz stream has no end")
+                why = "the .gz stream has no end"
+                raise DamagedFile("compressed file is cut", why, self._start)
         return 0
 
     def _stored(self) -> bytes:
@@ -183,7 +191,8 @@ def _in_members(file: BinaryIO, start: int, end: int, limit: int) -> Iterator[Ra
             position = member.end
         except DamagedFile as e:
             yield e.at(f"byte {position}")
-            starts = search(file, MEMBER_START, 4, position + 1)
+            found = search(file, MEMBER_START, 4, position + 1)
+            starts = itertools.takewhile(lambda start: start < end, found)
             position = next((s for s in starts if _begins_record(GzipMember(file, s, end))), None)
 
 

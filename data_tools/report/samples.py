@@ -1,5 +1,6 @@
 """Documents that a rule dropped beside documents that passed it, masked in their stages."""
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import zip_longest
@@ -7,7 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from data_tools.report.summary import commits, reports
+from data_tools.report.summary import commits
 from data_tools.stage import StageResult
 
 SAMPLES = 6
@@ -23,9 +24,12 @@ def samples(results: Mapping[str, StageResult]) -> dict[str, dict[str, list[Row]
     They are those with the smallest hashes, the sources taking turns: no choice of ours.
     """
     dropped: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
-    for report in reports(results, "dropped"):
-        for row in report["samples"]:
-            dropped[row["rule"]][row["source"]].append(row)
+    for commit in commits(results, "dropped"):
+        for file in commit.input("samples.json"):
+            for row in json.loads(file.path.read_text(encoding="utf-8")):
+                rows = dropped[row["rule"]][row["source"]]
+                rows.append(row)
+                rows[:] = _first(rows)  # no more in memory, of however many partitions
     kept = _kept(results)
     found = {}
     for rule, by_source in sorted(dropped.items()):
@@ -49,6 +53,10 @@ def _kept(results: Mapping[str, StageResult]) -> Mapping[str, list[Row]]:
     return kept
 
 
+def _first(rows: Iterable[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: row["id"])[:SAMPLES]
+
+
 def _take_turns(groups: Iterable[list[Row]]) -> list[Row]:
-    ordered = (sorted(rows, key=lambda row: row["id"]) for rows in groups)
+    ordered = map(_first, groups)
     return [row for turn in zip_longest(*ordered) for row in turn if row is not None][:SAMPLES]

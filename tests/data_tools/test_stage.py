@@ -2,12 +2,14 @@
 
 import dataclasses
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from data_tools.document import DataError
 from data_tools.engines import InProcess
+from data_tools.engines.task import Task
 from data_tools.stage import (
     COMMIT,
     Input,
@@ -105,6 +107,50 @@ def test_a_failure_leaves_the_old_commit_and_the_finished_ones(tmp_path):
         run(tmp_path, changed, broken)
     assert (tmp_path / "out/b/b").read_text() == "B!"
     assert run(tmp_path, changed, b).ran == ()
+
+
+def test_the_others_are_committed_when_one_fails(tmp_path):
+    texts = {"a": "a", "b": "fail", "c": "c"}
+    parts = [partition(tmp_path / "in", n, {n: t}) for n, t in texts.items()]
+    with pytest.raises(DataError, match="upper: partition b: told to fail"):
+        run(tmp_path, *parts)
+    assert run(tmp_path, parts[0], parts[2]).ran == ()
+
+
+def break_once(partition: Partition[str], out: Path) -> Report:
+    """Leaves something half done the first time."""
+    mark = partition.inputs["files"][0].path.with_suffix(".tried")
+    if not mark.exists():
+        mark.touch()
+        (out / "half").touch()
+        raise OSError("a passing fault")
+    return upper(partition, out)
+
+
+def test_a_failed_attempt_leaves_nothing_behind(tmp_path):
+    a = partition(tmp_path / "in", "a", {"a": "a"})
+    run(tmp_path, a, stage=Stage("upper", "1", break_once))
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["a"]
+    assert sorted(p.name for p in (tmp_path / "out/a").iterdir()) == ["a", COMMIT]
+
+
+class Sizes(InProcess):
+    """Notes what each task reads."""
+
+    def run[T: Task](self, function: Callable[[T], None], tasks: Sequence[T], label: str) -> None:
+        self.bytes = {task.name: task.bytes for task in tasks}
+        super().run(function, tasks, label)
+
+
+def test_a_file_that_two_partitions_read_counts_once(tmp_path):
+    shared, own = "x" * 100, "y" * 10
+    parts = [partition(tmp_path / "in", n, {"shared": shared, n: own}) for n in "ab"]
+    engine = Sizes()
+    run_stage(STAGE, parts, tmp_path / "out", engine)
+    assert engine.bytes == {"a": 60, "b": 60}
+    (tmp_path / "out/a/a").unlink()
+    run_stage(STAGE, parts, tmp_path / "out", engine)
+    assert engine.bytes == {"a": 60}
 
 
 def test_what_belongs_to_no_partition_goes(tmp_path):
