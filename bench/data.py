@@ -91,7 +91,7 @@ def builds(corpora: Mapping[int, Path], root: Path, rounds: int) -> dict[int, li
             for name in ("stages", "shards", "dropped"):
                 shutil.rmtree(out / name, ignore_errors=True)
             command = [sys.executable, "-m", "data_tools", "build"]
-            command += [f"--config={out / 'recipe.json'}", f"--workdir={out}"]
+            command += [f"--config={out / 'full.json'}", f"--workdir={out}"]
             seen = watch(command, root / "build.log")
             stages = {name: float(s) for name, s in STAGE.findall(seen.output)}
             found[size].append(Build(seen.seconds, seen.peak_bytes, stages))

@@ -64,16 +64,17 @@ def documentation(site: Site, limit: int) -> Iterator[Page]:
     for path in paths[:limit]:
         html = path.read_text(encoding="utf-8")
         tree = HTMLTree.parse(html)
+        assert tree.document is not None
         root = tree.document.query_selector(site.root)
         if root is not None:
-            inside = squeeze(root.text)
+            inside = squeeze(root.text or "")
             around = {piece for piece in _pieces(tree, site.around) if piece not in inside}
             yield Page(html, _pieces(tree, site.content), frozenset(around))
 
 
 def _pieces(tree: HTMLTree, selector: str) -> frozenset[str]:
-    found = tree.document.query_selector_all(selector)
-    texts = (squeeze(node.text) for node in found)
+    assert tree.document is not None
+    texts = (squeeze(node.text or "") for node in tree.document.query_selector_all(selector))
     return frozenset(t for t in texts if len(t) >= LEAST)
 
 

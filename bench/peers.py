@@ -10,6 +10,7 @@ JSON. It imports nothing of the project, whose packages this environment does no
 """
 
 # pyright: reportMissingImports=false
+import gzip
 import json
 import re
 import shutil
@@ -144,7 +145,8 @@ def four_stages(directory: Path, workdir: Path, words: object) -> dict[str, floa
         logs = str(workdir / f"logs-{number}")
         LocalPipelineExecutor(steps, tasks=count, workers=WORKERS, logging_dir=logs).run()
         seconds[f"stage_{number}_s"] = time.perf_counter() - start
-    return seconds
+    kept = (gzip.decompress(p.read_bytes()) for p in (workdir / "kept").glob("*.jsonl.gz"))
+    return seconds | {"kept": sum(data.count(b"\n") for data in kept)}
 
 
 if __name__ == "__main__":

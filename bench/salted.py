@@ -4,6 +4,7 @@ DIR/raw/<source>/     files in the formats of the readers
 DIR/truth.jsonl       a line for each salt: what was done to which document
 DIR/inventory.json    bytes of each source, and why those are missing that cannot be had here
 DIR/recipe.json       `python -m data_tools build --config=DIR/recipe.json --workdir=DIR`
+DIR/full.json         the same with all rules for its types of text
 
 The same text gives the same bytes: all choices hang on hashes of names. A smaller corpus has the
 same mixture.
@@ -25,7 +26,7 @@ from bench import material, salts
 from bench.material import Missing, Text
 from bench.near_copies import CODE, PROSE, distinct, near_copy
 from bench.raw_files import FORMATS, Row, write_broken
-from bench.salted_recipe import recipe
+from bench.salted_recipe import ALL_RULES, FEW_RULES, recipe
 from jaxlm.schema import to_dict
 
 MEGABYTES = 200
@@ -244,8 +245,9 @@ def build(out: Path, cache: Path, megabytes: float) -> dict[str, str]:
     for broken in write_broken(out / "raw", corpus.spare):
         corpus.truth.append({"salt": "broken", **broken._asdict()})
     _fill(out / "raw", cache, round(megabytes * 1e6))
-    config = to_dict(recipe(corpus.rows, workers=2))
-    (out / "recipe.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
+    for name, rules in (("recipe", FEW_RULES), ("full", ALL_RULES)):
+        config = to_dict(recipe(corpus.rows, rules))
+        (out / f"{name}.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
     lines = (json.dumps(line, ensure_ascii=False) + "\n" for line in corpus.truth)
     (out / "truth.jsonl").write_text("".join(lines), encoding="utf-8")
     sizes = {s: size_of(out / "raw" / s) for s in FORMATS}

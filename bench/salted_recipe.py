@@ -1,8 +1,9 @@
-"""The recipe that builds the salted corpus: its sources, the rules of a web corpus, all stages."""
+"""The recipe of the salted corpus: its sources, and two choices of rules."""
 
 from collections.abc import Collection
 
 from data_tools.recipe import PackConfig, Recipe, RuleConfig, TokenizerConfig
+from data_tools.rule_sets import RULE_SETS
 from data_tools.source import SourceConfig
 
 NAMED = ("name", "url")
@@ -18,20 +19,24 @@ SOURCES = (
     SourceConfig("stdlib", "code", "source_tree", "raw/stdlib", TREE),
     SourceConfig("packages", "code", "source_tree", "raw/packages", TREE),
 )
+FEW_RULES = (
+    RuleConfig("unicode_repair"),
+    RuleConfig("mojibake"),
+    RuleConfig("min_length", {"characters": 5}),
+)
+"""They keep almost everything: what a threshold takes says nothing about the stages after it."""
+ALL_RULES = tuple(rule for rules in RULE_SETS.values() for rule in rules)
+"""Those of a real build."""
 PARTITION_BYTES = 8 << 20
 
 
-def recipe(present: Collection[str], workers: int) -> Recipe:
-    """For the sources that are there.
-
-    Rules that keep almost everything: what is measured is which documents the corpus-wide stages
-    take, and a page that a threshold took first would say nothing about them.
-    """
+def recipe(present: Collection[str], rules: tuple[RuleConfig, ...]) -> Recipe:
+    """For the sources that are there; two workers."""
     return Recipe(
         sources=tuple(s for s in SOURCES if s.name in present),
-        rules=(RuleConfig("unicode_repair"), RuleConfig("min_length", {"characters": 5})),
+        rules=rules,
         tokenizer=TokenizerConfig(vocab_size=8192, sample_bytes=4 << 20),
         pack=PackConfig(chunk_tokens=512),
         partition_bytes=PARTITION_BYTES,
-        workers=workers,
+        workers=2,
     )

@@ -3,6 +3,8 @@
 import random
 from typing import NamedTuple
 
+from bench import values
+
 SITES = 40
 COMMON_LINES = (
     "点击查看更多",
@@ -71,45 +73,14 @@ class Value(NamedTuple):
     """What follows it in its sentence."""
 
 
-REGIONS = ("110101", "310104", "440106", "510107", "330106", "420111", "610113", "320102")
-ID_WEIGHTS = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
-CARD_PREFIXES = ("622202", "621700", "622848", "621660", "622588")
-
-
-def resident_id(rng: random.Random) -> str:
-    """GB 11643-1999: region, date of birth, number, and a check digit by ISO 7064 MOD 11-2."""
-    born = f"{rng.randrange(1950, 2010)}{rng.randrange(1, 13):02d}{rng.randrange(1, 29):02d}"
-    body = f"{rng.choice(REGIONS)}{born}{rng.randrange(1, 1000):03d}"
-    total = sum(int(d) * w for d, w in zip(body, ID_WEIGHTS, strict=True))
-    return body + "10X98765432"[total % 11]
-
-
-def bank_card(rng: random.Random) -> str:
-    """19 digits with a Luhn check digit."""
-    body = rng.choice(CARD_PREFIXES) + "".join(rng.choices("0123456789", k=12))
-    total = 0
-    for place, digit in enumerate(reversed(body)):
-        value = int(digit) * (2 if place % 2 == 0 else 1)
-        total += value - 9 if value > 9 else value
-    return body + str(-total % 10)
-
-
-def mobile(rng: random.Random) -> str:
-    """An 11-digit number of a mobile network."""
-    return rng.choice(("138", "139", "150", "186", "177", "199")) + f"{rng.randrange(10**8):08d}"
-
-
-def mail(rng: random.Random) -> str:
-    """An address at a public provider."""
-    name = "".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=7))
-    return f"{name}{rng.randrange(1950, 2010)}@{rng.choice(('163.com', 'qq.com', 'gmail.com'))}"
-
-
 SENTENCES = (
-    ("报名者的身份证号码是{}，请核对后再提交。", "resident_id", resident_id),
-    ("有意者请致电{}与我们联系，谢谢大家。", "mobile", mobile),
-    (" Please write to {} before the end of the month.", "email", mail),
-    ("退款已转入您的银行卡{}，请注意查收。", "bank_card", bank_card),
+    ("报名者的身份证号码是{}，请核对后再提交。", "resident_id", values.resident_id),
+    ("有意者请致电{}与我们联系，谢谢大家。", "mobile", values.mobile),
+    (" Please write to {} before the end of the month.", "email", values.email),
+    ("退款已转入您的银行卡{}，请注意查收。", "bank_card", values.union_pay),
+    ("我的QQ号：{}，欢迎加我好友。", "qq", values.qq),
+    ("服务器 {} 已经恢复访问。", "ip", values.ipv4),
+    ("车牌号{}的车主请尽快挪车。", "plate", values.plate),
 )
 
 
@@ -119,13 +90,13 @@ def with_personal(text: str, rng: random.Random) -> tuple[str, list[Value]]:
     Not on lines by themselves: they would differ in numbers only, and be boilerplate.
     """
     lines = text.split("\n")
-    values = []
+    found = []
     for sentence, kind, make in SENTENCES:
         value = make(rng)
         at = max(rng.sample(range(len(lines)), min(3, len(lines))), key=lambda n: len(lines[n]))
         lines[at] += sentence.format(value)
-        values.append(Value(kind, value, sentence.partition("{}")[2]))
-    return "\n".join(lines), values
+        found.append(Value(kind, value, sentence.partition("{}")[2]))
+    return "\n".join(lines), found
 
 
 # Bytes that Windows-1252 leaves undefined stand for themselves, as in browsers.

@@ -15,6 +15,8 @@ from jaxlm.errors import UserError
 
 ROW_GROUP_BYTES = 16 << 20
 """Text held in memory while a table is written, and read back at a time."""
+ROW_BYTES = 512
+"""What a document weighs beside its text: a file may hold millions of a few characters."""
 
 SCHEMA = pa.schema(
     [
@@ -108,7 +110,7 @@ def table_writer(path: Path) -> Iterator[Write]:
         def write(document: Document) -> None:
             nonlocal pending
             rows.append(document)
-            pending += len(document.text)
+            pending += len(document.text) + ROW_BYTES
             if pending >= ROW_GROUP_BYTES:
                 flush()
                 pending = 0

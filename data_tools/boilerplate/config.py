@@ -38,8 +38,8 @@ class BoilerplateConfig:
     """Lines that recur over documents that are not copies of each other.
 
     A line is compared in its normal form (`line.normal_form`), counts once a document, and needs a
-    letter: brackets, rules and numbers never are boilerplate. Found in `documents` documents of
-    `sites` sites, it is removed everywhere; found in a share of one site, it is removed there.
+    letter: brackets, rules, numbers and fences of code never are boilerplate. Found in `documents`
+    documents of `sites` sites it is removed everywhere; found in a share of one site, from there.
     """
 
     types: tuple[str, ...] = ("web",)

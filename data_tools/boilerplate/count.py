@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_tools.boilerplate.config import Counting
-from data_tools.boilerplate.line import LETTER, hash64, lines_of, normal_form
+from data_tools.boilerplate.line import hash64, is_counted, lines_of, normal_form
 from data_tools.boilerplate.site import site_of
 from data_tools.document import Document
 from data_tools.drops import standing
@@ -59,12 +59,12 @@ def count_partition(partition: Partition[Counting], out: Path) -> Report:
 
 
 def _distinct(text: str, config: Counting) -> dict[int, str]:
-    """Hash -> normal form of the lines of a text that are counted: those with a letter."""
+    """Hash -> normal form of the lines of a text that are counted."""
     found = {}
     for line in lines_of(text):
         if len(line) <= config.longest:
             normal = normal_form(line)
-            if len(normal) >= config.shortest and LETTER.search(normal):
+            if is_counted(normal, config.shortest):
                 found[hash64(normal)] = normal
     return found
 

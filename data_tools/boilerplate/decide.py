@@ -1,6 +1,6 @@
 """Second stage of boilerplate: which lines of a bucket it is, and where they are to be removed.
 
-Memory: about 250 MB for counts, whatever the size of the bucket, since it is worked off in slices
+Memory: about 150 MB for counts, whatever the size of the bucket, since it is worked off in slices
 of `ROWS_AT_ONCE`; 16 bytes for each site of the corpus; and what is found.
 """
 

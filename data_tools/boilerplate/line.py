@@ -8,6 +8,7 @@ import unicodedata
 # third of what it costs over a whole line.
 NOT_HAN = re.compile(r"[^\u4e00-\u9fff]+")
 DIGITS = re.compile(r"\d+")
+FENCE = re.compile(r"```|~~~")
 LETTER = re.compile(r"[^\W\d_]")
 
 
@@ -26,6 +27,12 @@ def normal_form(line: str) -> str:
     if not line.isascii():
         line = NOT_HAN.sub(lambda m: unicodedata.normalize("NFKC", m[0]), line)
     return DIGITS.sub("0", " ".join(line.casefold().split()))
+
+
+def is_counted(normal: str, shortest: int) -> bool:
+    """Whether a line may be boilerplate for its frequency: it has a letter, and is no fence of a
+    block of code, which would be left open."""
+    return len(normal) >= shortest and bool(LETTER.search(normal)) and not FENCE.match(normal)
 
 
 def hash64(text: str) -> int:

@@ -51,7 +51,8 @@ def remove(text: str, is_boilerplate: Callable[[str], bool], longest: int) -> tu
 
     A removed line takes its newline along. Of the blank lines before and after removed ones the
     longer run stays, so that paragraphs stay as far apart as they were; between removed lines, and
-    where the text then starts or ends, none stays. All else is as before.
+    where the text then starts or ends, none stays. All else is as before; a text that did not end
+    with a newline does not now.
     """
     kept: list[str] = []
     gap: list[str | None] = []  # blank lines, and None for a removed one
@@ -68,7 +69,10 @@ def remove(text: str, is_boilerplate: Callable[[str], bool], longest: int) -> tu
             kept.append(line)
             gap.clear()
     kept += _blank_lines(gap, edge=True)
-    return ("".join(kept), removed) if removed else (text, 0)
+    if not removed:
+        return text, 0
+    left = "".join(kept)
+    return left if text.endswith("\n") else left.removesuffix("\n"), removed
 
 
 def _blank_lines(gap: Sequence[str | None], edge: bool) -> list[str]:

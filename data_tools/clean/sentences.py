@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from data_tools.clean import sentence, thresholds
+from data_tools import thresholds
+from data_tools.clean import sentence
 from data_tools.document import Document, Drop
 
 

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from data_tools.clean import thresholds
+from data_tools import thresholds
 from data_tools.clean.lines import keep_lines
 from data_tools.clean.sentence import ends_sentence
 from data_tools.document import Document, Drop

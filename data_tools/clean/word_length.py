@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data_tools.clean import thresholds
+from data_tools import thresholds
 from data_tools.clean.characters import DIGIT, HAN, LETTER
 from data_tools.clean.measure import Measures, measure, share
 from data_tools.document import Document, Drop

@@ -1,7 +1,10 @@
 """Which evaluation sets must not be in the training text, and how much of them is too much."""
 
+import re
 from dataclasses import dataclass
 from typing import Literal
+
+from data_tools import thresholds
 
 
 @dataclass(frozen=True)
@@ -9,7 +12,7 @@ class EvaluationConfig:
     """One evaluation set: a file of texts."""
 
     name: str = ""
-    """As verdicts name it."""
+    """As verdicts name it: letters, digits, underscores and dashes."""
     path: str = ""
     """Relative to the work directory, or absolute."""
     format: Literal["jsonl", "txt"] = "jsonl"
@@ -18,9 +21,10 @@ class EvaluationConfig:
     """jsonl: fields that hold a text, each looked for by itself (a question, its answer)."""
 
     def __post_init__(self) -> None:
-        for name in ("name", "path"):
-            if not getattr(self, name):
-                raise ValueError(f"{name}='' must not be empty")
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", self.name):
+            raise ValueError(f"name={self.name!r}: use letters, digits, underscores and dashes")
+        if not self.path:
+            raise ValueError("path='' must not be empty; name the file of the set")
         if self.format == "jsonl" and not self.fields:
             raise ValueError("fields=(): name at least one field of the objects")
 
@@ -50,11 +54,8 @@ class DecontaminateConfig:
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"sets: two are named {name!r}; give each a name of its own")
-        for name in ("words", "characters", "least"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
-        if not 0 <= self.share <= 1:
-            raise ValueError(f"share={self.share} must be from 0 to 1")
+        thresholds.at_least(self, 1, "words", "characters", "least")
+        thresholds.shares(self, "share")
 
     def enough(self, found: int, of: int) -> bool:
         """Whether so many of the runs of a text are too many."""

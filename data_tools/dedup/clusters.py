@@ -18,14 +18,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_tools.dedup.config import SameConfig, SurvivorConfig
+from data_tools.dedup.hashes import hashes
 from data_tools.dedup.node import begins, facts, homes, range_bounds
 from data_tools.dedup.sets import Sets
 from data_tools.dedup.verify import Similarity
 from data_tools.drops import VERDICTS
+from data_tools.heldout import MEMBERS
 from data_tools.stage import Input, Partition, Report, Stage
-
-MEMBERS = pa.schema([("id", pa.binary(16)), ("content_hash", pa.binary(16))])
-"""The document that stays, and the content hash of one that does not because of it."""
 
 CLUSTERS = pa.schema(
     [
@@ -148,8 +147,8 @@ def _write_verdicts(
     out: Path,
 ) -> None:
     for home, places, _ in homes(node_N[found.gone_D]):
-        gone = _hashes(fact_N["id"][found.gone_D[places]])
-        kept = _hashes(fact_N["id"][found.kept_D[places]])
+        gone = hashes(fact_N["id"][found.gone_D[places]])
+        kept = hashes(fact_N["id"][found.kept_D[places]])
         why = zip(kept, found.jaccard_D[places], found.contained_D[places], strict=True)
         details = [
             f"similarity {jaccard:.4f} to document {id.hex()}"
@@ -164,8 +163,8 @@ def _write_members(
     found: _Clusters, fact_N: np.ndarray, node_N: np.ndarray, names: list[str], out: Path
 ) -> None:
     for home, places, _ in homes(node_N[found.kept_D]):
-        ids = _hashes(fact_N["id"][found.kept_D[places]])
-        contents = _hashes(fact_N["content"][found.gone_D[places]])
+        ids = hashes(fact_N["id"][found.kept_D[places]])
+        contents = hashes(fact_N["content"][found.gone_D[places]])
         table = pa.table([ids, contents], MEMBERS)
         pq.write_table(table, out / f"{names[home]}.members.parquet", compression="zstd")
 
@@ -190,17 +189,13 @@ def _write_clusters(
         ]
     )
     columns = [
-        _hashes(id_N2[cluster[order]]),
-        _hashes(id_N2[member[order]]),
+        hashes(id_N2[cluster[order]]),
+        hashes(id_N2[member[order]]),
         source_N[member[order]].tolist(),
         similarity[order],
         kept[order],
     ]
     pq.write_table(pa.table(columns, CLUSTERS), out / "clusters.parquet", compression="zstd")
-
-
-def _hashes(word_N2: np.ndarray) -> list[bytes]:
-    return [words.tobytes() for words in word_N2]
 
 
 CLUSTERS_STAGE = Stage("near_duplicates", "1", clusters_partition)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from data_tools import thresholds
 from jaxlm.schema import section
 
 type Criterion = Literal["quality", "longest", "source"]
@@ -28,9 +29,7 @@ class ShingleConfig:
     as documents, of any type, with an equal text."""
 
     def __post_init__(self) -> None:
-        for name in ("characters", "words", "tokens", "shortest"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        thresholds.at_least(self, 1, "characters", "words", "tokens", "shortest")
 
 
 @dataclass(frozen=True)
@@ -49,9 +48,8 @@ class BandConfig:
     """Of the permutations, as in `datasketch.MinHash(bands * rows, seed)`."""
 
     def __post_init__(self) -> None:
-        for name, least in (("bands", 1), ("rows", 1), ("seed", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least {least}")
+        thresholds.at_least(self, 1, "bands", "rows")
+        thresholds.at_least(self, 0, "seed")
         if self.seed >= 1 << 32:
             raise ValueError(f"seed={self.seed} must be below 2**32")
 
@@ -113,9 +111,7 @@ class NearConfig:
     """A source that loses a larger share of its documents is pointed out in the report."""
 
     def __post_init__(self) -> None:
-        if self.bucket_limit < 2:
-            raise ValueError(f"bucket_limit={self.bucket_limit} must be at least 2")
-        if self.memory_bytes < 1:
-            raise ValueError(f"memory_bytes={self.memory_bytes} must be at least 1")
+        thresholds.at_least(self, 2, "bucket_limit")
+        thresholds.at_least(self, 1, "memory_bytes")
         if not 0 < self.alarm_share <= 1:
             raise ValueError(f"alarm_share={self.alarm_share} must be above 0 and at most 1")

@@ -16,6 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from data_tools import thresholds
+from data_tools.dedup.hashes import words
+from data_tools.dedup.node import begins
 from data_tools.drops import VERDICTS
 from data_tools.stage import Input, Partition, Report, Run, Stage, StageResult
 
@@ -28,8 +31,7 @@ class ExactConfig:
     """Hash ranges that are sorted apart; the hashes of one must fit in memory."""
 
     def __post_init__(self) -> None:
-        if self.buckets < 1:
-            raise ValueError(f"buckets={self.buckets} must be at least 1")
+        thresholds.at_least(self, 1, "buckets")
 
 
 KEYS = pa.schema([("content_hash", pa.binary(16)), ("id", pa.binary(16))])
@@ -57,7 +59,7 @@ def keys_partition(partition: Partition[ExactConfig], out: Path) -> Report:
     """Writes bucket-*.parquet."""
     tables = [pq.read_table(i.path, columns=KEYS.names) for i in partition.inputs["documents"]]
     keys = pa.concat_tables(tables)
-    high = _words(keys, "content_hash")[:, 0] >> np.uint64(32)
+    high = words(keys["content_hash"])[:, 0] >> np.uint64(32)
     bucket_N = (high * np.uint64(partition.config.buckets)) >> np.uint64(32)
     for bucket in np.unique(bucket_N):
         rows = keys.take(np.flatnonzero(bucket_N == bucket))
@@ -71,10 +73,9 @@ def duplicates_partition(partition: Partition[None], out: Path) -> Report:
     tables = [pq.read_table(i.path) for i in inputs]
     keys = pa.concat_tables(tables)
     origin_N = np.repeat(np.arange(len(inputs)), [len(t) for t in tables])
-    hash_N2, id_N2 = _words(keys, "content_hash"), _words(keys, "id")
+    hash_N2, id_N2 = words(keys["content_hash"]), words(keys["id"])
     order_N = np.lexsort((id_N2[:, 1], id_N2[:, 0], hash_N2[:, 1], hash_N2[:, 0]))
-    same_N = np.zeros(len(order_N), bool)
-    same_N[1:] = (hash_N2[order_N][1:] == hash_N2[order_N][:-1]).all(1)
+    same_N = ~begins(*hash_N2[order_N].T)
     # the first of each run of one hash has the smallest id
     first_N = np.maximum.accumulate(np.where(same_N, 0, np.arange(len(order_N))))
     lost, kept = order_N[same_N], order_N[first_N[same_N]]
@@ -85,16 +86,6 @@ def duplicates_partition(partition: Partition[None], out: Path) -> Report:
         table = pa.table([ids, ["exact_duplicate"] * len(ids), details], VERDICTS)
         pq.write_table(table, out / f"{inputs[origin].name}.parquet", compression="zstd")
     return {"duplicates": len(lost)}
-
-
-def _words(keys: pa.Table, column: str) -> np.ndarray:
-    """uint64[N, 2] whose order is the order of the 16-byte values."""
-    parts = [
-        np.frombuffer(chunk.buffers()[1], ">u8")[2 * chunk.offset :][: 2 * len(chunk)]
-        for chunk in keys.column(column).chunks
-        if len(chunk)
-    ]
-    return np.concatenate([np.empty(0, ">u8"), *parts]).astype(np.uint64).reshape(-1, 2)
 
 
 KEYS_STAGE = Stage("keys", "1", keys_partition)

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_tools.dedup.config import BandConfig, ShingleConfig
+from data_tools.dedup.hashes import words
 from data_tools.dedup.minhash import band_keys, signatures
 from data_tools.dedup.shingles import batches, shingles, takes_part
 from data_tools.dedup.units import VERSION
@@ -104,9 +105,7 @@ def by_kind(
 
 def _facts(group: pa.Table, texts: Sequence[str], sources: Sequence[int]) -> np.ndarray:
     facts = np.empty(len(group), FACT)
-    for field, column in (("id", "id"), ("content", "content_hash")):
-        words = np.frombuffer(b"".join(group[column].to_pylist()), ">u8")
-        facts[field] = words.reshape(-1, 2)
+    facts["id"], facts["content"] = words(group["id"]), words(group["content_hash"])
     facts["quality"] = group["quality"].to_numpy()
     facts["length"] = [len(text) for text in texts]
     facts["source"] = sources

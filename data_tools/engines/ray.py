@@ -5,6 +5,7 @@ retries are ours, so that a task is named whose node or process died.
 """
 
 import logging
+import os
 import socket
 import uuid
 from collections.abc import Callable, Sequence
@@ -32,6 +33,8 @@ class RayCluster:
         Raises `EnvironmentProblem` without a cluster there, or when a node does not see `workdir`.
         """
         self._memory_bytes = memory_bytes
+        if address == "local":
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would report to its makers
         try:
             _knock(address)
             environment = {"env_vars": LIMITED} if memory_bytes else None
@@ -65,8 +68,9 @@ class RayCluster:
                 (ref, *_), _ = ray.wait(list(running))
                 try:
                     failure = ray.get(ref)
-                except RayError as e:
-                    failure = Failure(TaskError, f"its worker died ({e})", again=True)
+                except RayError as e:  # its worker or node died, as a rule
+                    message = f"Ray: {type(e).__name__}: {' '.join(str(e).split())}"
+                    failure = Failure(TaskError, message, again=True)
                 queue.ended(running.pop(ref), failure)
 
     def close(self) -> None:

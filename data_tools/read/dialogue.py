@@ -71,17 +71,17 @@ def _begins_array(path: Path) -> bool:
 
 
 def _read_array(path: Path, source: SourceConfig) -> Iterator[Record | Bad]:
-    number = 0
+    number = 1
     try:
         for element in split_array(_decoded(path, source), source.max_record_bytes):
-            number += 1
             yield element if isinstance(element, Bad) else _element(element, number, source)
+            number += 1
+        if number == 1:
+            yield Bad(WHOLE_FILE, "empty file")
     except DamagedFile as e:
-        yield e.at(f"element {number + 1}")
+        yield e.at(f"element {number}")
     except UnicodeDecodeError as e:
-        yield undecodable(f"element {number + 1}", source.encoding, e)
-    if number == 0:
-        yield Bad(WHOLE_FILE, "empty file")
+        yield undecodable(f"element {number}", source.encoding, e)
 
 
 def _decoded(path: Path, source: SourceConfig) -> Iterator[str]:

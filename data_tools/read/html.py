@@ -16,6 +16,17 @@ UNORDERED_LIST = re.compile(r"<(/?)ul\b", re.IGNORECASE)
 MENU = re.compile(r"[^<>]*+>\s*+<li\b[^<>]*+>\s*+(?:<\w[^<>]*+>\s*+)?<a\b", re.IGNORECASE)
 """What follows "<ul" when the first item begins with a link, perhaps inside one other element."""
 
+NO_DEPTH = (
+    "animate|area|base|br|circle|col|dd|dt|ellipse|embed|hr|image|img|input|li|line|link|meta|"
+    "option|p|param|path|polygon|polyline|rect|source|stop|td|th|tr|track|use|wbr"
+)
+"""Elements without an end tag, or that need none, or are written `<rect/>`."""
+TAG = re.compile(rf"<(/?)(?!(?:{NO_DEPTH})\b)[a-z]", re.IGNORECASE)
+OPTION = re.compile(r"<option\b", re.IGNORECASE)
+DEPTH, OPTIONS = 500, 5000
+FEW_TAGS = 5000
+"""A page with fewer cannot take long."""
+
 
 def read_html(path: Path, source: SourceConfig, span: Span) -> Iterator[Record | Bad]:
     """One record: the text of the page without navigation and markup."""
@@ -32,10 +43,29 @@ def page_text(data: bytes, place: str, charset: str | None = None) -> str | Bad:
     html = decode_page(data, charset)
     if html is None:
         return Bad(place, "charset not found")
+    if excess := excess_of(html):
+        return Bad(place, "HTML too deep or with too many options", excess)
     try:
         return main_text(html)
     except Exception as e:  # whatever the library says about hostile bytes
         return Bad(place, "HTML cannot be parsed", str(e))
+
+
+def excess_of(html: str) -> str:
+    """What would take the parser a time that grows with the square of the page, or nothing.
+
+    No browser shows what is deeper than 512 elements as its author meant it.
+    """
+    if html.count("<") < FEW_TAGS:
+        return ""
+    depth = deepest = 0
+    for tag in TAG.finditer(html):
+        depth = max(0, depth - 1) if tag[1] else depth + 1
+        deepest = max(deepest, depth)
+    if deepest > DEPTH:
+        return f"{deepest} elements inside one another, at most {DEPTH}"
+    options = len(OPTION.findall(html))
+    return f"{options} options, at most {OPTIONS}" if options > OPTIONS else ""
 
 
 def main_text(html: str) -> str:

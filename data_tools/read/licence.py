@@ -16,7 +16,7 @@ PHRASES = (
     ("LGPL-2.1", r"GNU (Lesser|Library) General Public License"),
     ("GPL-3.0", r"GNU General Public License.{0,300}version 3"),
     ("GPL-2.0", r"GNU General Public License"),
-    ("Apache-2.0", r"Apache License,? (?:, )?version 2\.0|apache\.org/licenses/LICENSE-2\.0"),
+    ("Apache-2.0", r"Apache License,? version 2\.0|apache\.org.licenses.LICENSE.2\.0"),
     ("MPL-2.0", r"Mozilla Public License,?( version| v\.) ?2\.0"),
     ("EPL-2.0", r"Eclipse Public License (- )?v(ersion)? ?2\.0"),
     ("BSL-1.0", r"Boost Software License"),
@@ -24,15 +24,15 @@ PHRASES = (
     ("Unlicense", r"This is free and unencumbered software released into the public domain"),
     ("PSF-2.0", r"Python Software Foundation License|PSF LICENSE AGREEMENT FOR PYTHON"),
     ("MIT", r"Permission is hereby granted, free of charge, to any person obtaining a copy"),
-    ("ISC", r"Permission to use, copy, modify, and/?(or)? distribute this software"),
+    ("ISC", r"Permission to use, copy, modify, and( or)? distribute this software"),
     ("Zlib", r"provided .?as-is.?, without any express or implied warranty. In no event"),
     ("BSD-3-Clause", r"Redistribution and use in source and binary forms.*Neither the name"),
     ("BSD-2-Clause", r"Redistribution and use in source and binary forms"),
-    ("BSD-3-Clause", r"governed by a BSD-style license"),
+    ("BSD-3-Clause", r"governed by a BSD.style license"),
     ("MIT", r"(released|licensed|distributed|available) under the( terms of the)? MIT licen[sc]e"),
     ("MIT", r"^(the )?MIT licen[sc]e"),
 )
-"""In order: the GNU licences name each other, so the narrowest goes first."""
+"""Of words without markup, in order: the GNU licences name each other, the narrowest goes first."""
 
 KNOWN = tuple((name, re.compile(phrase, re.IGNORECASE)) for name, phrase in PHRASES)
 MARKUP = re.compile(r"[\s#*/;%<>!\"-]+")
@@ -56,13 +56,17 @@ def identify(text: str) -> str | None:
 def licence_beside(path: Path, root: Path) -> Path | None:
     """The licence file in the directory of a file, or in the nearest one above, up to `root`."""
     for directory in path.parents:
-        names = sorted(p.name for p in directory.iterdir() if FILE_NAMES.fullmatch(p.name))
-        files = [directory / name for name in names if (directory / name).is_file()]
-        if files:
-            return files[0]
-        if directory == root:
-            return None
+        found = _in_directory(directory, directory.stat().st_mtime_ns)
+        if found is not None or directory == root:
+            return found
     return None
+
+
+@functools.lru_cache(maxsize=1024)
+def _in_directory(directory: Path, mtime_ns: int) -> Path | None:
+    """Cached, since each of a directory's files asks; its time moves when a name comes or goes."""
+    named = (p for p in directory.iterdir() if FILE_NAMES.fullmatch(p.name))
+    return min((p for p in named if p.is_file()), default=None)
 
 
 def licence_of(path: Path, text: str, root: Path) -> str:

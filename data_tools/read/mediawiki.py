@@ -25,6 +25,8 @@ STREAM = re.compile(rb"BZh[1-9]1AY&SY")
 STREAM_BYTES = 1 << 20
 """Enough compressed bytes for the first block, which is decompressed as a whole."""
 
+PAGE_ID = re.compile(r"[0-9]{1,18}")
+
 TITLE, SPACE, ID = "page/title", "page/ns", "page/id"
 REDIRECT, TEXT = "page/redirect", "page/revision/text"
 FIELDS = frozenset({TITLE, SPACE, ID, REDIRECT, TEXT})
@@ -129,7 +131,7 @@ def _record(page: bytes, place: str) -> Record | Bad | None:
         return Bad(place, "broken XML", str(e))
     if fields.get(SPACE) != ARTICLES or REDIRECT in fields:
         return None
-    if not fields.get(ID, "").isdecimal() or TEXT not in fields:
+    if not PAGE_ID.fullmatch(fields.get(ID, "")) or TEXT not in fields:
         return Bad(place, "page without an id or a text", f"fields here: {', '.join(fields)}")
     id = int(fields[ID])
     return Record(plain_text(fields[TEXT]), f"page {id}", id, {"title": fields.get(TITLE, "")})

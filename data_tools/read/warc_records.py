@@ -1,7 +1,7 @@
 """WARC records as bytes: where they lie in a file, plain or with a gzip member for each.
 
 A record begins with a line "WARC/1.x", and its header says how long it is. A plain file is walked
-from header to header, never searched, because a record may hold another archive. In a compressed
+from header to header, not searched, because a record may hold another archive. In a compressed
 one a member can be found from anywhere: see `_is_member`.
 """
 
@@ -22,7 +22,7 @@ from data_tools.read.record import Bad, too_long
 MAGIC = b"WARC/1."
 HEADER_BYTES = 1 << 16
 CONTENT_LENGTH = re.compile(rb"^content-length:[ \t]*(\d{1,15})[ \t]*\r?$", re.I | re.M)
-RECORD_START = re.compile(rb"\r\n\r\nWARC/1\.\d\r\n")
+RECORD_START = re.compile(rb"WARC/1\.\d\r\n")
 MEMBER_START = re.compile(rb"\x1f\x8b\x08[\x00-\x1f]")
 STORED_BLOCK = 65_535
 """Bytes of a deflate block that holds its data as it is: its length has 16 bits."""
@@ -105,16 +105,20 @@ def _frames(file: BinaryIO, start: int) -> Iterator[_Frame]:
             yield _Frame(start, body + length)
             start = body + length
             continue
-        found = next(search(file, RECORD_START, 14, start), None)
-        end = total if found is None else found + 4
+        end = next(search(file, RECORD_START, 10, start + 1), total)
         yield _Frame(start, end, "not a WARC record" if length is None else "WARC record is cut")
         start = end
 
 
 def _is_end(file: BinaryIO, position: int, total: int) -> bool:
-    """Whether a record can end here: newlines follow, or nothing."""
+    """Whether a record can end here: two newlines follow, or fewer and a record, or nothing."""
     file.seek(min(position, total))
-    return position <= total and file.read(1) in (b"\r", b"\n", b"")
+    after = file.read(4 + len(MAGIC))
+    begins = after.lstrip(b"\r\n")
+    newlines = len(after) - len(begins)
+    return position <= total and (
+        after.startswith(b"\r\n\r\n") or not begins or (newlines > 0 and begins.startswith(MAGIC))
+    )
 
 
 def _header(file: BinaryIO) -> bytes:

@@ -31,11 +31,13 @@ def write_report(
 
 
 def lines(workdir: Path) -> Iterator[str]:
-    """A line for each source of report.json: what was kept, and what was dropped and why."""
-    sources = json.loads((workdir / "report.json").read_text(encoding="utf-8"))["sources"]
-    for name, s in sources.items():
+    """A line for each source of report.json: what was kept, and what was dropped and why; and one
+    for each alarm."""
+    report = json.loads((workdir / "report.json").read_text(encoding="utf-8"))
+    for name, s in report["sources"].items():
         why = ", ".join(f"{rule} {n:,}" for rule, n in {**s["dropped"], **s["bad"]}.items())
         yield (
             f"{name}: kept {s['kept']:,} of {s['documents']:,} documents ({why or 'none lost'}), "
             f"{s['tokens']:,} tokens, {s['heldout']['documents']:,} documents held out"
         )
+    yield from (f"ALARM: {alarm}" for alarm in report["alarms"])

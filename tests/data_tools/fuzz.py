@@ -57,17 +57,21 @@ def kinds() -> dict[str, Kind]:
         ".html": Kind("html", page),
         ".py": Kind("source_tree", code),
         ".jsonl": Kind("jsonl", lines, _line),
-        ".jsonl.gz": Kind("jsonl", gzip.compress(lines), _line),
+        ".jsonl.gz": Kind("jsonl", _gzip(lines), _line),
         ".jsonl.zst": Kind("jsonl", zstd(lines), _line),
         ".jsonl.bz2": Kind("jsonl", bz2.compress(lines), _line),
         ".parquet": Kind("parquet", _parquet()),
         ".warc": Kind("warc", warc, _response),
-        ".warc.gz": Kind("warc", _members(warc), _response, gzip.compress),
+        ".warc.gz": Kind("warc", _members(warc), _response, _gzip),
         ".xml": Kind("mediawiki", wiki.encode(), _wiki),
         ".xml.bz2": Kind("mediawiki", bz2.compress(wiki.encode()), _wiki, bz2.compress),
         ".json": Kind("dialogue", b"[" + b",".join(talk.splitlines()) + b"]"),
         ".dialogue.jsonl": Kind("dialogue", talk, _talk),
     }
+
+
+def _gzip(data: bytes) -> bytes:
+    return gzip.compress(data, mtime=0)
 
 
 def _line(words: str) -> bytes:
@@ -88,7 +92,7 @@ def _wiki(words: str) -> bytes:
 
 
 def _members(warc: bytes) -> bytes:
-    return b"".join(gzip.compress(b"WARC/1.0" + r) for r in warc.split(b"WARC/1.0")[1:])
+    return b"".join(_gzip(b"WARC/1.0" + r) for r in warc.split(b"WARC/1.0")[1:])
 
 
 def _parquet() -> bytes:
@@ -146,13 +150,17 @@ def _huge(data: bytes, rng: random.Random) -> bytes:
 
 def _nested(data: bytes, rng: random.Random) -> bytes:
     inner = rng.choice(list(kinds().values())).whole
-    return rng.choice((gzip.compress(data), inner, data + inner, gzip.compress(inner) + data))
+    return rng.choice((_gzip(data), inner, data + inner, _gzip(inner) + data))
 
 
 def _bomb(data: bytes, rng: random.Random) -> bytes:
     zeros = bytes(1 << 26)
     return rng.choice(
-        (gzip.compress(zeros, 1), bz2.compress(zeros[: 1 << 24]), zstandard.compress(zeros))
+        (
+            gzip.compress(zeros, 1, mtime=0),
+            bz2.compress(zeros[: 1 << 24]),
+            zstandard.compress(zeros),
+        )
     )
 
 
@@ -212,7 +220,7 @@ def salted(name: str, kind: Kind, rng: random.Random) -> File:
     )
     parts = [kind.member(kind.record(BEFORE)), middle, end, kind.member(kind.record(AFTER))]
     data = b"".join(parts)
-    compress = {"gz": gzip.compress, "zst": zstandard.compress, "bz2": bz2.compress}
+    compress = {"gz": _gzip, "zst": zstandard.compress, "bz2": bz2.compress}
     if kind.format == "jsonl" and (last := name.rpartition(".")[2]) in compress:
         data = compress[last](data)
     return File(name, kind.format, data, (BEFORE, AFTER))
@@ -221,8 +229,8 @@ def salted(name: str, kind: Kind, rng: random.Random) -> File:
 # ---- reading them --------------------------------------------------------------------------------
 
 
-def read(file: File, directory: Path) -> dict[str, Any]:
-    """Runs the read stage on one file; what it gave, and how long it took."""
+def read(file: File, directory: Path) -> tuple[Counter[str], list[str]]:
+    """Runs the read stage on one file; bad places by reason, and what is wrong with the result."""
     (directory / "last").write_text(file.name)
     path = directory / "raw" / file.name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -231,19 +239,32 @@ def read(file: File, directory: Path) -> dict[str, Any]:
     source = SourceConfig(
         "s", "web", file.format, "raw", (file.name,), encoding=encoding, max_record_bytes=LIMIT
     )
-    begun = time.monotonic()
-    bad: list[dict[str, str]] = []
-    texts: list[str] = []
+    reasons: Counter[str] = Counter()
+    lost, wrong = set(file.good), []
+    documents = 0
     for partition in plan(source, directory, 1 << 16):
         out = directory / "out"
         out.mkdir(exist_ok=True)
-        (out / "bad.parquet").unlink(missing_ok=True)
         report = READ.run(partition, out)
-        texts += [d.text for d in read_tables([out / "documents.parquet"])]
-        if report["bad"]:
-            bad += pq.read_table(out / "bad.parquet").to_pylist()
+        documents += report["documents"]
+        for document in read_tables([out / "documents.parquet"]):
+            lost -= {good for good in lost if good in document.text}
+        reasons += Counter(report["bad"])
+        for bad in report["bad_samples"]:
+            if not bad["place"] or bad["path"] != file.name:
+                wrong.append(f"a bad place without a name: {bad}")
+        if report["bad"] and pq.read_metadata(out / "bad.parquet").num_rows != report_total(report):
+            wrong.append("the table and the report count differently")
     path.unlink()
-    return {"seconds": time.monotonic() - begun, "texts": texts, "bad": bad}
+    wrong += [f"{good!r} is lost" for good in sorted(lost)]
+    if not documents and not reasons:
+        wrong.append("neither a document nor a bad place")
+    return reasons, [f"{file.name}: {what}" for what in wrong]
+
+
+def report_total(report: dict[str, Any]) -> int:
+    """Bad places of a partition."""
+    return sum(report["bad"].values())
 
 
 def main() -> None:
@@ -260,21 +281,11 @@ def main() -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for file in files(args.seed, args.rounds):
         count += 1
-        found = read(file, args.directory)
-        slowest = max(slowest, (found["seconds"], file.name))
-        reasons.update(b["reason"] for b in found["bad"])
-        if not found["texts"] and not found["bad"]:
-            wrong.append(f"{file.name}: neither a document nor a bad place")
-        wrong += [
-            f"{file.name}: a bad place without a name: {b}"
-            for b in found["bad"]
-            if not b["place"] or b["path"] != file.name
-        ]
-        wrong += [
-            f"{file.name}: {g!r} is lost"
-            for g in file.good
-            if not any(g in t for t in found["texts"])
-        ]
+        begun = time.monotonic()
+        found, faults = read(file, args.directory)
+        slowest = max(slowest, (time.monotonic() - begun, file.name))
+        reasons += found
+        wrong += faults
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     seen = {"files": count, "reasons": reasons, "wrong": wrong, "slowest": slowest}
     print(json.dumps(seen | {"memory_mb": (peak - before) / 1024}, ensure_ascii=False))

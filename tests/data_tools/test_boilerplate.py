@@ -16,12 +16,14 @@ from data_tools.boilerplate.find import find
 from data_tools.boilerplate.line import normal_form
 from data_tools.boilerplate.remove import Boilerplate, remove
 from data_tools.boilerplate.site import site_of
-from data_tools.document import Document, Drop, table_writer
+from data_tools.document import Document, Drop, read_tables, table_writer
 from data_tools.drops import VERDICTS
 from data_tools.engines import InProcess
+from data_tools.source import SourceConfig
 from data_tools.stage import Input, Partition, Stage, StageResult, run_stage
 from jaxlm.schema import ConfigError, parse
-from tests.data_tools.small import HAN
+from tests.data_tools import small
+from tests.data_tools.small import HAN, write_jsonl
 
 CONFIG = BoilerplateConfig(documents=6, sites=3, site_documents=4, site_share=0.5, buckets=4)
 
@@ -119,7 +121,8 @@ def test_the_site_is_said_or_in_the_address_or_the_directory():
         ("a\n\nNAV\n\n\nNAV\nb\n", "a\n\nb\n", 2),
         ("a\nNAV\n\n\nb\n", "a\n\n\nb\n", 1),
         ("a\n \t\n\nNAV\n\nb", "a\n \t\n\nb", 1),
-        ("NAV\n\na\n\nNAV", "a\n", 2),
+        ("NAV\n\na\n\nNAV", "a", 2),  # it ends with a newline if it did
+        ("a\n\nNAV\n", "a\n", 1),
         ("\n\nNAV\n\na\r\n\r\nNAV\r\n\r\nb\r\n", "a\r\n\r\nb\r\n", 2),
         ("\n\n a NAV \n\n\n", "\n\n a NAV \n\n\n", 0),  # nothing is removed: nothing changes
         ("a\x0bNAV\u2028b\x0c\nb", "a\x0bNAV\u2028b\x0c\nb", 0),  # only a newline ends a line
@@ -326,7 +329,7 @@ def test_copies_and_refrains_do_not_count(tmp_path):
 
 
 def test_what_has_no_letter_or_is_too_short_or_long_is_not_counted(tmp_path):
-    lines = ["}", "---", "12:30", "第", "很长的一段" * 9, "一二"]
+    lines = ["}", "---", "12:30", "```python", "第", "很长的一段" * 9, "一二"]
     documents = [
         page("\n".join([*lines, sentence(n)]), n, f"{'abcd'[n % 4]}.cn") for n in range(20)
     ]
@@ -352,6 +355,36 @@ def test_new_thresholds_do_not_count_again(tmp_path):
     again = corpus.find(replace(SALTED, documents=41, seeds=()))
     assert len(again.ran) == 4 and {c.partition: c.outputs for c in again.commits} == first
     assert (stage / "web-00000/commit.json").stat().st_mtime_ns == before
+
+
+def test_code_dialogue_and_poetry_are_exempt(tmp_path):
+    """One and the same lines, in documents enough of sites enough, go from web pages alone."""
+    lines = ["def main():", "}", "## Installation", "好的。", "版权所有 © 2020", "举头望明月"]
+    rng = random.Random("exempt")
+    for kind in ("web", "code", "dialogue", "poetry"):
+        texts = []
+        for n in range(12):
+            mixed = [*lines, sentence((kind, n, 0)), sentence((kind, n, 1))]
+            rng.shuffle(mixed)
+            texts.append({"text": "\n".join(mixed), "url": f"https://{'abc'[n % 3]}.cn/{n}"})
+        write_jsonl(tmp_path / f"raw/{kind}.jsonl", texts)
+    kinds = ("web", "code", "dialogue", "poetry")
+    sources = [SourceConfig(k, k, "jsonl", "raw", (f"{k}.jsonl",)) for k in kinds]
+    recipe = replace(
+        small.recipe(),
+        sources=tuple(replace(s, meta_fields=("url",)) for s in sources),
+        rules=(),
+        boilerplate=CONFIG,
+    )
+    work = small.run(recipe, tmp_path, last="clean")
+    left = defaultdict(list)
+    for commit in work.results["clean"].commits:
+        for d in read_tables(i.path for i in commit.input("documents.parquet")):
+            left[d.type] += d.text.split("\n")
+    for kind in ("code", "dialogue", "poetry"):
+        assert all(left[kind].count(line) == 12 for line in lines), kind
+    assert [line for line in lines if line in left["web"]] == ["}"]
+    assert len(left["web"]) == 12 * 3
 
 
 # ---- the config ----------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ def test_hashes_do_not_move():
 
 
 def test_tables_give_everything_back_in_row_groups(tmp_path, monkeypatch):
-    monkeypatch.setattr(documents, "ROW_GROUP_BYTES", 100)
+    monkeypatch.setattr(documents, "ROW_GROUP_BYTES", 1100)
     made = [
         Document.make(f"\x00\t中文🙂 {i}" * 9, "s", "web", "路径", i, {"k": "值"}) for i in range(7)
     ]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from data_tools.document import DataError
-from data_tools.engines import ATTEMPTS, InProcess, TaskError, WorkerPool, local
+from data_tools.engines import ATTEMPTS, InProcess, TaskError, WorkerPool, cluster, local
 from data_tools.engines.progress import Progress
 from jaxlm.data.tokenizer import TokenizerError
 from jaxlm.errors import EnvironmentProblem
@@ -224,6 +224,13 @@ def test_a_worker_has_its_memory_and_no_more(tmp_path):
     )
     assert attempts(tmp_path, "MB400") == 1
     assert (tmp_path / "MB200").read_text() == str(200 << 20)
+
+
+def test_without_ray_the_message_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(EnvironmentProblem) as e:
+        cluster("auto", tmp_path)
+    assert str(e.value) == "--engine=ray: Ray is not installed; pip install 'jaxlm[ray]'"
 
 
 # ---- progress ------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
+from pathlib import Path
 
 import pytest
 
@@ -18,15 +19,19 @@ CODE = ("stdlib", "packages")
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory) -> Iterator[Built]:
-    root = tmp_path_factory.mktemp("salted")
-    out = root / "corpus"
-    inventory = salted.make(out, root / "cache", MEGABYTES)
+def cache(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory, cache) -> Iterator[Built]:
+    out = tmp_path_factory.mktemp("salted")
+    inventory = salted.make(out, cache, MEGABYTES)
     if inventory["missing"]:
         pytest.skip(f"this machine lacks a source: {inventory['missing']}")
     assert sum(inventory["bytes"].values()) >= 0.99 * MEGABYTES * 1e6
     yield salted.build(out)
-    shutil.rmtree(root)
+    shutil.rmtree(out)
 
 
 def same(built: Built, one: bytes, other: bytes) -> bool:
@@ -59,6 +64,19 @@ def in_order(wanted: Sequence[str], lines: Sequence[str]) -> int:
 
 
 @pytest.mark.system
+def test_a_corpus_is_the_same_when_made_again(tmp_path, cache):
+    for name in ("one", "other"):
+        salted.make(tmp_path / name, cache, 2)
+    files = [p.relative_to(tmp_path / "one") for p in sorted((tmp_path / "one").rglob("*.*"))]
+    assert len(files) > 100
+    for file in files:
+        if (tmp_path / "one" / file).is_file():
+            assert (tmp_path / "one" / file).read_bytes() == (
+                tmp_path / "other" / file
+            ).read_bytes(), file
+
+
+@pytest.mark.system
 def test_of_exact_copies_one_stays(built: Built):
     for salt in built.salts("exact"):
         copy, original = built.id(salt), built.id(salt["of"])
@@ -88,13 +106,14 @@ def test_near_copies_of_high_similarity_are_found_and_others_left(built: Built):
 @pytest.mark.system
 def test_what_near_dedup_drops_is_similar_to_what_it_keeps(built: Built):
     assert len(built.near) >= 2_000
-    wrong = {}
+    off = []
     for id, kept in built.near.items():
         assert kept.id in built.texts and kept.id not in built.near
         similarity = naive(built, id, kept.id)
-        if similarity < 0.7:
-            wrong[id.hex()] = similarity
-    assert len(wrong) <= 0.01 * len(built.near), wrong
+        assert similarity >= 0.7, (id.hex(), kept)
+        off.append(abs(similarity - kept.similarity))
+    # the definitions of a word differ in a few signs
+    assert statistics.mean(off) < 0.005 and max(off) < 0.1
 
 
 @pytest.mark.system
@@ -151,6 +170,8 @@ def test_personal_data_is_masked_and_the_sentence_around_it_stays(built: Built):
 def test_mojibake_is_repaired_where_nothing_was_lost(built: Built):
     repaired: dict[str, list[float]] = defaultdict(list)
     for salt in built.salts("mojibake"):
+        if salt["encoding"] == "gbk":
+            continue
         pairs = zip_longest(salt["text"].split("\n"), built.cleaned[built.id(salt)].split("\n"))
         right = sum(len(one) for one, other in pairs if one and one == other)
         repaired[salt["encoding"]].append(right / len(salt["text"].replace("\n", "")))
@@ -158,6 +179,14 @@ def test_mojibake_is_repaired_where_nothing_was_lost(built: Built):
     assert min(repaired["latin-1"]) == 1
     # a line of a single character says too little to be repaired
     assert min(repaired["cp1252"]) > 0.97
+
+
+@pytest.mark.system
+def test_mojibake_that_lost_bytes_is_dropped(built: Built):
+    rules = {row["id"]: row["rule"] for row in built.table("clean", "dropped")}
+    lossy = [salt for salt in built.salts("mojibake") if salt["encoding"] == "gbk"]
+    assert len(lossy) > 10
+    assert {rules.get(built.id(salt)) for salt in lossy} == {"mojibake"}
 
 
 @pytest.mark.system

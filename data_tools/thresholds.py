@@ -1,0 +1,34 @@
+"""Checks of a config's fields: `ValueError` names the field, the value and what is allowed."""
+
+
+def shares(config: object, *names: str) -> None:
+    """Each of these fields is between 0 and 1."""
+    for name in names:
+        if not 0 <= getattr(config, name) <= 1:
+            raise ValueError(f"{name}={getattr(config, name)} must be between 0 and 1")
+
+
+def at_least(config: object, least: float, *names: str) -> None:
+    """None of these fields is below `least`."""
+    for name in names:
+        if getattr(config, name) < least:
+            raise ValueError(f"{name}={getattr(config, name)} must be at least {least}")
+
+
+def ordered(config: object, low: str, high: str) -> None:
+    """The first of these fields is not above the second."""
+    if getattr(config, low) > getattr(config, high):
+        raise ValueError(
+            f"{low}={getattr(config, low)} is above {high}={getattr(config, high)}: nothing would pass"
+        )
+
+
+def ngrams(config: object, *names: str) -> None:
+    """Each of these fields holds pairs of an n from 1 and a share."""
+    for name in names:
+        for n, most in getattr(config, name):
+            if n < 1 or not 0 <= most <= 1:
+                raise ValueError(
+                    f"{name} has ({n}, {most}); write pairs (n, most), n at least 1 and most "
+                    "between 0 and 1"
+                )
