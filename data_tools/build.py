@@ -8,15 +8,10 @@
 """
 
 import fcntl
-import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import pyarrow.parquet as pq
 
 from data_tools.boilerplate.find import find as find_boilerplate
 from data_tools.clean.partition import CLEAN, CleanConfig
@@ -24,16 +19,19 @@ from data_tools.corpus import write_clusters, write_manifest
 from data_tools.decontaminate.contaminated import find as find_contaminated
 from data_tools.decontaminate.evaluation import set_inputs
 from data_tools.dedup import exact, near
-from data_tools.document import DataError
+from data_tools.document import DOCUMENTS, DataError
 from data_tools.dropped import DROPPED
+from data_tools.drops import TABLE as DROPPED_TABLE
 from data_tools.engines import Engine
+from data_tools.inventory import available, check_kept, check_names, check_read
 from data_tools.pack import PACK, ShardConfig
-from data_tools.privacy.partition import PRIVACY, ScrubConfig
+from data_tools.privacy.partition import PRIVACY
 from data_tools.privacy.partition import inputs as secrets
 from data_tools.read.partition import READ, plan
 from data_tools.recipe import Recipe
 from data_tools.report import summarize, write_report
-from data_tools.shuffle import SHUFFLE, SPLITS, ShuffleConfig
+from data_tools.restored import places
+from data_tools.shuffle import SHUFFLE, SPLITS, ShuffleConfig, shard_counts
 from data_tools.shuffle import bucket_name as shard_bucket_name
 from data_tools.source import SourceConfig, source_of
 from data_tools.stage import Commit, Input, Partition, Stage, StageResult, is_done, run_stage
@@ -41,9 +39,6 @@ from data_tools.tokenize import TOKENIZE
 from data_tools.tokenizer.sample import SAMPLE, SampleConfig, quotas
 from data_tools.tokenizer.train import MODEL, TRAIN, TrainConfig
 from jaxlm.data import manifest
-
-DOCUMENTS = "documents.parquet"
-"""The output that holds a stage's documents."""
 
 type Inputs = dict[str, tuple[Input, ...]]
 """What a partition reads, by role."""
@@ -53,10 +48,12 @@ class Build:
     """One recipe in one work directory; each method runs what its step needs and no more."""
 
     def __init__(self, recipe: Recipe, workdir: Path, engine: Engine):
+        check_names(recipe)
         self.recipe, self.missing = available(recipe, workdir)
         self._workdir, self._engine = workdir, engine
         self._types = {s.name: s.type for s in self.recipe.sources}
-        self._secrets = secrets(recipe.privacy)
+        policies = {kind: self.recipe.privacy.of(kind) for kind in self._types.values()}
+        self._policies = {kind: (policy, secrets(policy)) for kind, policy in policies.items()}
         self._evaluation = set_inputs(recipe.decontaminate, workdir)
         self.results: dict[str, StageResult] = {}
         """Stage -> its partitions, with those that ran this time."""
@@ -68,11 +65,12 @@ class Build:
         partitions = [p for s in sources for p in plan(s, self._workdir, size)]
         result = self._run(READ, partitions)
         for source in sources:
-            _check_read(source, _of(source, result))
+            check_read(source, [c.report for c in _of(source, result)])
 
     def exact(self) -> None:
         """Finds the copies among the documents as they were read."""
         documents = [(c.partition, c.input(DOCUMENTS)) for c in self._commits("read")]
+        self._restored = places(self.recipe.restored, dict(documents))
         self._exact = exact.find(self._run, documents, self.recipe.exact)
 
     def boilerplate(self) -> None:
@@ -89,7 +87,6 @@ class Build:
         """Documents without copies and boilerplate, through the rules of their type."""
         rules = {s.type: self.recipe.rules_for(s.type) for s in self.recipe.sources}
         boilerplate = self.recipe.boilerplate
-        self._restored = self._places_of_restored()
         partitions = []
         for commit in self._commits("read"):
             name, kind = commit.partition, self._type(commit)
@@ -103,8 +100,9 @@ class Build:
         """Private data in clean documents, by policy."""
         partitions = []
         for commit in self._commits("clean"):
-            inputs = {"documents": commit.input(DOCUMENTS)} | self._secrets
-            partitions.append(Partition(commit.partition, self._scrub(commit), inputs))
+            policy, secret = self._policies[self._type(commit)]
+            inputs = {"documents": commit.input(DOCUMENTS)} | secret
+            partitions.append(Partition(commit.partition, policy, inputs))
         self._run(PRIVACY, partitions)
 
     def decontaminate(self) -> None:
@@ -130,13 +128,12 @@ class Build:
             sizes[self._type(commit)] += commit.report["text_bytes"]
         quota = quotas(sizes, self.recipe.tokenizer.sample_bytes)
         shares = {kind: quota[kind] / max(size, 1) for kind, size in sizes.items()}
-        sample = self._run(
-            SAMPLE,
-            [
-                Partition(n, SampleConfig(shares, self.recipe.heldout, self._restored[n]), inputs)
-                for n, inputs in self._surviving()
-            ],
-        )
+        partitions = []
+        for name, inputs in self._surviving():
+            share = shares[self._types[source_of(name)]]
+            config = SampleConfig(share, self.recipe.heldout, self._restored[name])
+            partitions.append(Partition(name, config, inputs))
+        sample = self._run(SAMPLE, partitions)
         inputs = tuple(i for c in sample.commits for i in c.input("sample.parquet"))
         train = TrainConfig(self.recipe.tokenizer, quota)
         self._run(TRAIN, [Partition("model", train, {"sample": inputs})])
@@ -156,12 +153,13 @@ class Build:
         stages = [self.results[s].commits for s in ("clean", "privacy", "tokenize")]
         partitions = []
         for commits in zip(*stages, strict=True):
-            dropped = tuple(i for c in commits for i in c.input("dropped.parquet"))
-            inputs = {"dropped": dropped, "ner": self._secrets["ner"]}
-            partitions.append(Partition(commits[0].partition, self._scrub(commits[0]), inputs))
+            dropped = tuple(i for c in commits for i in c.input(DROPPED_TABLE))
+            policy, secret = self._policies[self._type(commits[0])]
+            inputs = {"dropped": dropped, "ner": secret["ner"]}
+            partitions.append(Partition(commits[0].partition, policy, inputs))
         self._run(DROPPED, partitions, self._workdir / "dropped")
         for source, counts in summarize(self.recipe, self.results).items():
-            _check_kept(source, counts)
+            check_kept(source, counts)
 
     def pack(self) -> None:
         """Tokenized documents to shards, in hash order, and the manifest over them."""
@@ -199,7 +197,7 @@ class Build:
     # ---- pieces ----------------------------------------------------------------------------------
 
     def _run(
-        self, stage: Stage, partitions: list[Partition], root: Path | None = None
+        self, stage: Stage, partitions: Sequence[Partition], root: Path | None = None
     ) -> StageResult:
         root = root or self._workdir / "stages" / stage.name
         self.results[stage.name] = run_stage(stage, partitions, root, self._engine)
@@ -211,10 +209,6 @@ class Build:
     def _type(self, commit: Commit) -> str:
         return self._types[source_of(commit.partition)]
 
-    def _scrub(self, commit: Commit) -> ScrubConfig:
-        kind = self._type(commit)
-        return ScrubConfig(self.recipe.privacy.of(kind), kind)
-
     def _standing(self, commit: Commit) -> Inputs:
         """Documents as they were read, and the verdicts about copies among them."""
         about = self._exact.about(commit.partition)
@@ -224,45 +218,23 @@ class Build:
         """(Partition, its clean documents, the verdicts about them, what they stand for)."""
         for commit in self._commits("privacy"):
             name = commit.partition
-            yield (
-                name,
-                {
-                    "documents": commit.input(DOCUMENTS),
-                    "verdicts": self._contaminated.about(name) + self._near.about(name),
-                    "members": self._near.about(name, ".members"),
-                },
-            )
-
-    def _places_of_restored(self) -> dict[str, tuple[str, ...]]:
-        """Partition -> ids of its documents that the recipe restores; an unknown id is an error."""
-        left = set(self.recipe.restored)
-        found = {c.partition: () for c in self._commits("read")}
-        for commit in self._commits("read") if left else ():
-            table = pq.read_table(commit.directory / DOCUMENTS, columns=["id"])
-            here = left.intersection(id.hex() for id in table["id"].to_pylist())
-            found[commit.partition] = tuple(sorted(here))
-            left -= here
-        if left:
-            raise DataError(
-                f"config.restored: no document has the id {min(left)}; take it from the report, "
-                "or from `python -m data_tools explain`"
-            )
-        return found
+            inputs: Inputs = {
+                "documents": commit.input(DOCUMENTS),
+                "verdicts": self._contaminated.about(name) + self._near.about(name),
+                "members": self._near.about(name, ".members"),
+            }
+            yield name, inputs
 
     def _model(self) -> Commit:
         (commit,) = self.results["tokenizer"].commits
         return commit
 
     def _shard_counts(self, source: SourceConfig) -> tuple[int, int]:
-        """Shards of (train, heldout), from the source's tokens: at most `shard_chunks`, about."""
+        """Shards of (train, heldout), from the source's tokens."""
         commits = _of(source, self.results["tokenize"])
         stream = sum(c.report["tokens"] + c.report["documents"] for c in commits)
         size = self.recipe.pack.shard_chunks * self.recipe.pack.chunk_tokens
-        fraction = self.recipe.heldout.fraction
-        return (
-            max(1, round(stream * (1 - fraction) / size)),
-            max(1, round(stream * fraction / size)) if fraction else 0,
-        )
+        return shard_counts(stream, size, self.recipe.heldout.fraction)
 
     def _shard(
         self, source: SourceConfig, split: manifest.Split, k: int, count: int, shuffled: StageResult
@@ -310,50 +282,8 @@ def build(recipe: Recipe, workdir: Path, engine: Engine, last: str = "report") -
     return work
 
 
-def available(recipe: Recipe, workdir: Path) -> tuple[Recipe, dict[str, str]]:
-    """The recipe without the sources that its inventory declares missing; source -> why."""
-    if not recipe.inventory:
-        return recipe, {}
-    path = workdir / recipe.inventory
-    if not path.is_file():
-        raise DataError(
-            f"{path}: no such file; gather the sample first: "
-            f"python -m data_tools sample --workdir={workdir}"
-        )
-    missing = json.loads(path.read_text(encoding="utf-8"))["missing"]
-    for name in missing:
-        print(f"source {name} is left out: {missing[name]}", flush=True)
-    present = tuple(s for s in recipe.sources if s.name not in missing)
-    kinds = {s.type for s in present}
-    rules = tuple(r for r in recipe.rules if not r.types or kinds.intersection(r.types))
-    rules = tuple(replace(r, types=tuple(t for t in r.types if t in kinds)) for r in rules)
-    return replace(recipe, sources=present, rules=rules), missing
-
-
 def _of(source: SourceConfig, result: StageResult) -> list[Commit]:
     return [c for c in result.commits if source_of(c.partition) == source.name]
-
-
-def _check_kept(source: str, counts: Mapping[str, Any]) -> None:
-    if not counts["kept"]:
-        rules = ", ".join(f"{rule} ({n})" for rule, n in counts["dropped"].items())
-        raise DataError(
-            f"source {source}: all {counts['documents']} documents were dropped: {rules}; "
-            "loosen the rule, or take the source out of the recipe (each document is in dropped/)"
-        )
-
-
-def _check_read(source: SourceConfig, commits: list[Commit]) -> None:
-    if sum(c.report["documents"] for c in commits):
-        return
-    bad = sum((Counter(c.report["bad"]) for c in commits), Counter())
-    reasons = ", ".join(f"{reason} ({n})" for reason, n in bad.most_common(5))
-    sample = next(s for c in commits for s in c.report["bad_samples"])
-    raise DataError(
-        f"source {source.name}: no document in the files of {', '.join(source.paths)} below "
-        f"{source.root}: {reasons}; for example {sample['path']} {sample['place']}: "
-        f"{sample['reason']} {sample['detail']}".rstrip()
-    )
 
 
 @contextmanager

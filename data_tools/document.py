@@ -18,6 +18,9 @@ ROW_GROUP_BYTES = 16 << 20
 ROW_BYTES = 512
 """What a document weighs beside its text: a file may hold millions of a few characters."""
 
+DOCUMENTS = "documents.parquet"
+"""The output that holds a stage's documents."""
+
 SCHEMA = pa.schema(
     [
         ("id", pa.binary(16)),

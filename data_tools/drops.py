@@ -1,17 +1,24 @@
 """Documents that do not stay: how corpus-wide stages name them, and the table of why each went."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_tools.document import Document, Drop, read_tables
+from data_tools.restored import Restored
+from data_tools.row_groups import GrowingTable
 from data_tools.stage import Input
 from data_tools.tally import Tally
 
-EXCERPT_CHARACTERS = 1_000
+TABLE = "dropped.parquet"
+"""The output that holds a stage's drops."""
+
+EXCERPT_CHARACTERS = 1_500
+"""Kept of a document: what people are shown (`dropped.SHOWN_CHARACTERS`), and as much behind it as
+masking needs to know what a cut goes through."""
 
 VERDICTS = pa.schema([("id", pa.binary(16)), ("rule", pa.string()), ("detail", pa.string())])
 """What a stage over the whole corpus writes for each partition: the documents that go."""
@@ -32,11 +39,11 @@ SCHEMA = pa.schema(
 
 
 def standing(
-    documents: Iterable[Input], verdicts: Iterable[Input], restored: Sequence[str] = ()
+    documents: Iterable[Input], verdicts: Iterable[Input], restored: Restored = ()
 ) -> Iterator[Document | tuple[Document, Drop]]:
     """The documents of a partition: those that stay, and the others with their `Drop`.
 
-    `restored` has the ids (32 hex digits) of documents that stay against a verdict.
+    Those that are `restored` stay against a verdict. Holds the verdicts on the partition in memory.
     """
     drops: dict[bytes, Drop] = {}
     for file in verdicts:
@@ -51,10 +58,10 @@ def standing(
 
 
 class Drops:
-    """The drops of one partition."""
+    """The drops of one partition, written to dropped.parquet; no table when there are none."""
 
-    def __init__(self) -> None:
-        self._rows: list[Mapping[str, object]] = []
+    def __init__(self, directory: Path) -> None:
+        self._table = GrowingTable(directory / TABLE, SCHEMA)
         self._tallies: dict[str, Tally] = {}
 
     def add(self, document: Document, drop: Drop) -> None:
@@ -63,14 +70,8 @@ class Drops:
         # a name or a message from the text may hold half a character
         detail = drop.detail.encode(errors="replace").decode()
         excerpt = document.text[:EXCERPT_CHARACTERS]
-        self._rows.append(row | {"rule": drop.rule, "detail": detail, "excerpt": excerpt})
+        self._table.add(row | {"rule": drop.rule, "detail": detail, "excerpt": excerpt})
         self._tallies.setdefault(drop.rule, Tally()).add(document)
-
-    def save(self, directory: Path) -> None:
-        """Writes dropped.parquet, unless nothing was dropped."""
-        if self._rows:
-            table = pa.Table.from_pylist(self._rows, SCHEMA)
-            pq.write_table(table, directory / "dropped.parquet", compression="zstd")
 
     def report(self) -> dict[str, Any]:
         """By rule: the number of documents, and their tally."""
@@ -78,3 +79,10 @@ class Drops:
             "dropped": {rule: tally.documents for rule, tally in self._tallies.items()},
             "lost": {rule: tally.report() for rule, tally in self._tallies.items()},
         }
+
+    def __enter__(self) -> Self:
+        self._table.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._table.__exit__(*error)

@@ -11,19 +11,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from data_tools.boilerplate.remove import Boilerplate
-from data_tools.document import DataError, Document
+from data_tools.document import DOCUMENTS, DataError, Document
+from data_tools.drops import TABLE as DROPPED
 from data_tools.privacy.scrub import Scrubbed, Scrubber
 from data_tools.recipe import Recipe
 from data_tools.report.markup import CONTROLS
+from data_tools.samples import SAMPLE_CHARACTERS
 from data_tools.stage import Input
 from jaxlm.data import manifest
 from jaxlm.data.documents import Documents
 from jaxlm.schema import parse
 
-EXCERPT_CHARACTERS = 400
 OTHERS = 10
 """Documents of a cluster that are named with their similarity to the one that stays."""
-DOCUMENTS, DROPPED = "documents.parquet", "dropped.parquet"
 
 UNDO = "add {id!r} to `restored` in the recipe and build again"
 REMEDIES = {
@@ -80,7 +80,7 @@ class _Trail:
         self._workdir, self._recipe, self._partition = workdir, recipe, partition
         self._document, self._id = document, document.id.hex()
         # any key does: nothing that is hashed here is shown
-        self._scrubber = Scrubber(recipe.privacy, document.type, b"no secret")
+        self._scrubber = Scrubber(recipe.privacy.of(document.type), b"no secret")
         self._lines: list[str] = []
 
     def lines(self) -> Iterator[str]:
@@ -94,9 +94,9 @@ class _Trail:
             self._say("restored", "by the recipe, against every rule and duplicate")
         stages = (self._clean, self._privacy, self._near, self._shard)
         all(stage() for stage in stages)  # to the first that it does not leave
-        text = self._scrubber.mask(self._document.text[: 10 * EXCERPT_CHARACTERS])
+        text = self._scrubber.excerpt(self._document.text, SAMPLE_CHARACTERS)
         self._say("text", "as it was last, its beginning, private data masked:")
-        self._lines += [f"    {line}" for line in text[:EXCERPT_CHARACTERS].splitlines()]
+        self._lines += [f"    {line}" for line in text.splitlines()]
         # a terminal obeys control characters
         return (line.translate(CONTROLS) for line in self._lines)
 

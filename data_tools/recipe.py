@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from data_tools import thresholds
 from data_tools.boilerplate.config import BoilerplateConfig
 from data_tools.clean import EDITORS, RULES, Rule
 from data_tools.clean.partition import NamedRule
@@ -38,8 +39,7 @@ class RuleConfig:
     it, which is the share of the weights of its type that a document has earned."""
 
     def __post_init__(self) -> None:
-        if self.weight < 0:
-            raise ValueError(f"weight={self.weight} must be at least 0")
+        thresholds.at_least(self, 0, "weight")
 
     def build(self, path: str) -> Rule:
         """The rule with its thresholds. `ConfigError` names `path` and what is allowed."""
@@ -84,11 +84,8 @@ class TokenizerConfig:
             raise ValueError(
                 f"character_coverage={self.character_coverage} must be above 0 and at most 1"
             )
-        if self.spares < 0:
-            raise ValueError(f"spares={self.spares} must be at least 0")
-        for name in ("vocab_size", "sample_bytes"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        thresholds.at_least(self, 0, "spares")
+        thresholds.at_least(self, 1, "vocab_size", "sample_bytes")
 
 
 @dataclass(frozen=True)
@@ -103,9 +100,7 @@ class PackConfig:
     """Documents enter the shards in the order of hash(id, salt)."""
 
     def __post_init__(self) -> None:
-        for name in ("chunk_tokens", "shard_chunks"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        thresholds.at_least(self, 1, "chunk_tokens", "shard_chunks")
 
 
 @dataclass(frozen=True)
@@ -128,7 +123,8 @@ class Recipe:
     """Removal of near duplicates."""
     restored: tuple[str, ...] = ()
     """Ids (32 hex digits, as in the report and by `explain`) of documents to keep against every
-    rule and verdict; not against a privacy policy: change that instead."""
+    rule and verdict; not against a privacy policy: change that instead. A copy that is kept goes to
+    train or heldout by its own text, whatever its cluster does."""
     heldout: HeldoutConfig = section(HeldoutConfig)
     """Documents kept for evaluation."""
     tokenizer: TokenizerConfig = section(TokenizerConfig)
@@ -140,7 +136,7 @@ class Recipe:
     that it declares missing is left out, and the report says so. Empty: no source may be missing.
     """
     partition_bytes: int = 256 << 20
-    """Raw bytes that one task reads, about; a file is never split."""
+    """Raw bytes that one task reads, about: small files together, a big one cut between records."""
     workers: int = 0
     """Worker processes on this machine; 0: one for each core. Changes no byte of the result."""
     worker_memory_bytes: int = 0

@@ -1,9 +1,10 @@
-"""Rules for the usual types of text, to take into a recipe: `RULE_SETS["web"] + RULE_SETS["code"]`.
+"""Rules for the usual types of text, to take into a recipe.
 
-A threshold that is not written here is the rule's own default, with its source beside it. Those
-written here were chosen on real text: a novel, news, reviews, manual pages, package descriptions,
-language reference, dialogues, the standard library; next to each stands what was seen or who uses
-it. Scored rules (with a weight) are stricter forms: they drop nothing and lower the quality.
+`config.rules = RULE_SETS["web"] + RULE_SETS["code"]`. A threshold that is not written here is the
+rule's own default, with its source beside it. Those written here were chosen on real text: a novel,
+news, reviews, manual pages, package descriptions, language reference, dialogues, the standard
+library; next to each stands what was seen or who uses it. Scored rules (with a weight) are stricter
+forms: they drop nothing and lower the quality.
 """
 
 from collections.abc import Mapping

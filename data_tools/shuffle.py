@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_tools.heldout import HeldoutConfig
+from data_tools.row_groups import row_groups
 from data_tools.stage import Partition, Report, Stage
 from data_tools.tokenize import SCHEMA
 from jaxlm.data.documents import order_key, shard_of
@@ -31,14 +32,21 @@ def bucket_name(split: Split, shard: int) -> str:
     return f"{split}-{shard:05d}.parquet"
 
 
+def shard_counts(tokens: int, shard_tokens: int, fraction: float) -> tuple[int, int]:
+    """Shards of (train, heldout) for a source of `tokens`, of which `fraction` is held out: of
+    `shard_tokens` each, about, and at least one of either."""
+    return (
+        max(1, round(tokens * (1 - fraction) / shard_tokens)),
+        max(1, round(tokens * fraction / shard_tokens)) if fraction else 0,
+    )
+
+
 def shuffle_partition(partition: Partition[ShuffleConfig], out: Path) -> Report:
     """Writes a table for each shard that this partition has documents of."""
     writers: dict[str, pq.ParquetWriter] = {}
     try:
-        for file in partition.inputs["tokens"]:
-            with pq.ParquetFile(file.path) as table:
-                for group in range(table.num_row_groups):
-                    _scatter(table.read_row_group(group), partition.config, out, writers)
+        for rows in row_groups(partition.inputs["tokens"], SCHEMA.names):
+            _scatter(rows, partition.config, out, writers)
     finally:
         for writer in writers.values():
             writer.close()

@@ -1,4 +1,4 @@
-"""A stage: a pure function over one partition of its input. Atomic commits, resume by fingerprint.
+"""A stage: a pure function over a partition of its input; atomic commits, resume by fingerprint.
 
     <root>/<partition>/<output>        files that the function wrote, under names of its choice
     <root>/<partition>/commit.json     fingerprint, size and sha256 of each output, report, time

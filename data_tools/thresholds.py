@@ -17,10 +17,9 @@ def at_least(config: object, least: float, *names: str) -> None:
 
 def ordered(config: object, low: str, high: str) -> None:
     """The first of these fields is not above the second."""
-    if getattr(config, low) > getattr(config, high):
-        raise ValueError(
-            f"{low}={getattr(config, low)} is above {high}={getattr(config, high)}: nothing would pass"
-        )
+    least, most = getattr(config, low), getattr(config, high)
+    if least > most:
+        raise ValueError(f"{low}={least} is above {high}={most}: nothing would pass")
 
 
 def ngrams(config: object, *names: str) -> None:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from data_tools.document import Document, Drop
 from data_tools.drops import Drops, standing
 from data_tools.heldout import read_members
+from data_tools.restored import Restored
 from data_tools.stage import Partition, Report, Stage
 from data_tools.tally import Tally
 from jaxlm.data.tokenizer import Tokenizer
@@ -44,19 +45,17 @@ def id_dtype(vocab_size: int) -> np.dtype:
     return np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
 
 
-type Restored = tuple[str, ...]
-"""Ids (32 hex digits) of documents that stay against a verdict."""
-
-
 def tokenize_partition(partition: Partition[Restored], out: Path) -> Report:
     """Writes tokens.parquet, and dropped.parquet for the documents of verdicts and those that the
     tokenizer does not give back."""
     (model,) = partition.inputs["tokenizer"]
     tokenizer = _tokenizer(model.path, model.identity)
     members = read_members(partition.inputs["members"])
-    drops, kept = Drops(), Tally()
-    tokens = 0
-    with pq.ParquetWriter(out / "tokens.parquet", SCHEMA, compression="zstd") as table:
+    kept, tokens = Tally(), 0
+    with (
+        pq.ParquetWriter(out / "tokens.parquet", SCHEMA, compression="zstd") as table,
+        Drops(out) as drops,
+    ):
         for batch in batched(_kept(partition, drops), BATCH):
             rows: list[dict[str, Any]] = [
                 row | {"members": members.get(row["id"], [])}
@@ -64,7 +63,6 @@ def tokenize_partition(partition: Partition[Restored], out: Path) -> Report:
             ]
             table.write_table(pa.Table.from_pylist(rows, SCHEMA))
             tokens += sum(row["tokens"] for row in rows)
-    drops.save(out)
     return {"tokens": tokens} | kept.report() | drops.report()
 
 
@@ -111,4 +109,4 @@ def _tokenizer(path: Path, identity: str) -> Tokenizer:
     return tokenizer
 
 
-TOKENIZE = Stage("tokenize", "2", tokenize_partition)
+TOKENIZE = Stage("tokenize", "3", tokenize_partition)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from data_tools import thresholds
 from data_tools.document import Document, Drop
 
 
@@ -14,8 +15,7 @@ class MinLength:
     Latin ones."""
 
     def __post_init__(self) -> None:
-        if self.characters < 1:
-            raise ValueError(f"characters={self.characters} must be at least 1")
+        thresholds.at_least(self, 1, "characters")
 
     def __call__(self, document: Document) -> Document | Drop:
         found = sum(map(len, document.text.split()))

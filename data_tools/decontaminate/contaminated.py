@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 
 from data_tools.decontaminate.config import DecontaminateConfig
 from data_tools.decontaminate.evaluation import RUNS, set_partition, spelled_runs
-from data_tools.dedup.index import row_groups
 from data_tools.dedup.shingles import batches
 from data_tools.dedup.units import VERSION, grams, units
 from data_tools.drops import VERDICTS
+from data_tools.row_groups import row_groups
 from data_tools.stage import Input, Partition, Report, Run, Stage, StageResult
 
 type Documents = Sequence[tuple[str, tuple[Input, ...]]]

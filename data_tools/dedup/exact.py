@@ -1,8 +1,9 @@
 """Exact duplicates: of the documents with one content hash, the one with the smallest id stays.
 
-Two stages, so that no process holds the hashes of the whole corpus. `keys` sorts each partition's
-(content hash, id) into buckets by hash; `duplicates` finds, in one bucket of all partitions, the
-documents that do not stay, and writes them apart for each partition: text is not copied for it.
+Two stages, so that no process holds the hashes of the whole corpus. `exact_keys` sorts the pairs
+(content hash, id) of each partition into buckets by hash; `exact_duplicates` finds, in one bucket
+of all partitions, the documents that do not stay, and writes them apart for each partition: text is
+not copied for it.
 
 It runs first, on the text as it was read, and saves the later steps the work. Copies that cleaning
 makes equal are left to near dedup.
@@ -28,7 +29,8 @@ class ExactConfig:
     """Copies of documents: one of each content stays, the one with the smallest id."""
 
     buckets: int = 16
-    """Hash ranges that are sorted apart; the hashes of one must fit in memory."""
+    """Hash ranges that are sorted apart, in about 300 bytes of memory a document in one: more of
+    them for more than 50 million documents."""
 
     def __post_init__(self) -> None:
         thresholds.at_least(self, 1, "buckets")
@@ -51,7 +53,7 @@ def find(
 
 
 def bucket_name(bucket: int) -> str:
-    """Output of `keys` that holds one range of hashes."""
+    """Output of `exact_keys` that holds one range of hashes."""
     return f"bucket-{bucket:05d}.parquet"
 
 
@@ -88,5 +90,5 @@ def duplicates_partition(partition: Partition[None], out: Path) -> Report:
     return {"duplicates": len(lost)}
 
 
-KEYS_STAGE = Stage("keys", "1", keys_partition)
-DUPLICATES_STAGE = Stage("duplicates", "1", duplicates_partition)
+KEYS_STAGE = Stage("exact_keys", "1", keys_partition)
+DUPLICATES_STAGE = Stage("exact_duplicates", "1", duplicates_partition)

@@ -25,7 +25,8 @@ from data_tools.dedup.hashes import words
 from data_tools.dedup.minhash import band_keys, signatures
 from data_tools.dedup.shingles import batches, shingles, takes_part
 from data_tools.dedup.units import VERSION
-from data_tools.stage import Input, Partition, Report, Stage
+from data_tools.row_groups import row_groups
+from data_tools.stage import Partition, Report, Stage
 
 FACT = np.dtype(
     [
@@ -49,7 +50,7 @@ class IndexConfig:
 
 
 def index_partition(partition: Partition[IndexConfig], out: Path) -> Report:
-    """Writes the four files; needs 250 bytes a document, and one row group of text."""
+    """Writes the four files; needs 650 bytes a document, and one row group of text."""
     gone = {
         id
         for file in partition.inputs["verdicts"]
@@ -80,14 +81,6 @@ def index_partition(partition: Partition[IndexConfig], out: Path) -> Report:
 
 
 COLUMNS = ("id", "content_hash", "text", "source", "type", "quality")
-
-
-def row_groups(files: Iterable[Input], columns: Sequence[str]) -> Iterator[pa.Table]:
-    """The row groups of a partition's tables of documents, one in memory at a time."""
-    for file in files:
-        with pq.ParquetFile(file.path) as table:
-            for group in range(table.num_row_groups):
-                yield table.read_row_group(group, columns=list(columns))
 
 
 def by_kind(

@@ -1,4 +1,6 @@
-"""MinHash signatures, bit for bit those of datasketch 2.0 (its scheme `affine32`), and their bands.
+"""MinHash signatures, bit for bit those of datasketch 2.0, and their bands.
+
+Its scheme is `affine32`.
 
 S: shingles of all texts, T: texts, K: permutations, B: bands of R rows, K = B * R.
 """

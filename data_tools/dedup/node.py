@@ -1,4 +1,4 @@
-"""A document's number within one run of near dedup, and reading of what partitions hold by number.
+"""A document's number within one run of near dedup, and what partitions hold by number.
 
 A node is a uint64: the place of its partition in the list of all, then 32 bits of its row there.
 Nodes say where to look, never who is first: that is decided by ids, so that a result does not

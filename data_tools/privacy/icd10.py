@@ -1,7 +1,6 @@
-"""ICD-10 codes: diagnoses. They look like many other things, so the text must say that it is
-about medicine, or the code must have its decimals.
+"""ICD-10 codes, diagnoses: where the text speaks of medicine, or the code has its decimals.
 
-Claimed first: their digits are no part of a phone or card number.
+They look like many other things. Claimed first: their digits are no part of a phone or card number.
 """
 
 import re

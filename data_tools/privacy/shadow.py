@@ -1,5 +1,8 @@
-"""The form of a text that detectors read: full-width letters and digits in ASCII, and no
-characters of zero width, which hide a number from a pattern but not from a reader."""
+"""The form of a text that detectors read: letters and digits in ASCII, nothing of zero width.
+
+Full-width digits, and invisible characters among them, hide a number from a pattern but not from a
+reader.
+"""
 
 import re
 from collections.abc import Sequence

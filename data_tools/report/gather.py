@@ -26,8 +26,8 @@ type Mask = Callable[[str], str]
 
 def gather(recipe: Recipe, missing: Mapping[str, str], results: Results) -> dict[str, Any]:
     """The report of a whole build as plain data for JSON; private data in it is masked."""
-    # no source type: another type's exceptions do not hold for all
-    mask = Scrubber(recipe.privacy, "", None).mask
+    # of no source type: one type's exceptions do not hold for all
+    mask = Scrubber(recipe.privacy, None).mask
     counts = summarize(recipe, results)
     data = {
         "sources": counts,

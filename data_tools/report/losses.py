@@ -8,8 +8,8 @@ from data_tools.report.funnel import overall
 from data_tools.report.gather import BAD_PLACES, BOILERPLATE_LINES
 from data_tools.report.markup import Markup, classed, element, join
 from data_tools.report.plots import Bar, bars, columns
-from data_tools.report.samples import SAMPLES
 from data_tools.report.tables import Figure, count, share, size, table
+from data_tools.samples import SAMPLES
 from data_tools.tally import length_bins
 
 type Data = Mapping[str, Any]

@@ -9,11 +9,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from data_tools.report.summary import commits
+from data_tools.samples import SAMPLES, first
 from data_tools.stage import StageResult
-
-SAMPLES = 6
-"""Dropped documents of a rule in the report, and as many kept ones; dropped/*/dropped.parquet has
-all that were dropped."""
 
 type Row = dict[str, Any]
 
@@ -28,8 +25,7 @@ def samples(results: Mapping[str, StageResult]) -> dict[str, dict[str, list[Row]
         for file in commit.input("samples.json"):
             for row in json.loads(file.path.read_text(encoding="utf-8")):
                 rows = dropped[row["rule"]][row["source"]]
-                rows.append(row)
-                rows[:] = _first(rows)  # no more in memory, of however many partitions
+                rows[:] = _first([*rows, row])  # no more in memory, of however many partitions
     kept = _kept(results)
     found = {}
     for rule, by_source in sorted(dropped.items()):
@@ -48,13 +44,12 @@ def _kept(results: Mapping[str, StageResult]) -> Mapping[str, list[Row]]:
         gone = {id.hex() for table in tables for id in table["id"].to_pylist()}
         for row in commit.report["samples"]:
             if row["id"] not in gone:
-                place = {key: row[key] for key in ("id", "source", "path", "offset")}
-                kept[row["source"]].append(place | {"excerpt": row["text"]})
+                kept[row["source"]].append(row)
     return kept
 
 
 def _first(rows: Iterable[Row]) -> list[Row]:
-    return sorted(rows, key=lambda row: row["id"])[:SAMPLES]
+    return first(rows, lambda row: row["id"])
 
 
 def _take_turns(groups: Iterable[list[Row]]) -> list[Row]:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from data_tools.document import Document, digest
 from data_tools.drops import standing
 from data_tools.heldout import HeldoutConfig, read_members
+from data_tools.restored import Restored
 from data_tools.stage import Partition, Report, Stage
 
 PIECE_BYTES = 4_000
@@ -26,11 +27,11 @@ SCHEMA = pa.schema([("type", pa.string()), ("text", pa.large_string())])
 class SampleConfig:
     """What the sample of a partition depends on."""
 
-    shares: Mapping[str, float]
-    """Type -> share of its pieces to take."""
+    share: float
+    """Of the pieces of its type to take."""
     heldout: HeldoutConfig
-    restored: tuple[str, ...]
-    """Ids (32 hex digits) of documents that stay against a verdict."""
+    restored: Restored
+    """Documents that stay against a verdict."""
 
 
 def quotas(bytes_by_type: Mapping[str, int], sample_bytes: int) -> dict[str, int]:
@@ -55,9 +56,8 @@ def sample_partition(partition: Partition[SampleConfig], out: Path) -> Report:
             continue
         if config.heldout.holds((document.content_hash, *members.get(document.id, ()))):
             continue
-        share = config.shares[document.type]
         for i, piece in enumerate(pieces(document.text)):
-            if _falls_below(share, document.content_hash.hex(), i):
+            if _falls_below(config.share, document.content_hash.hex(), i):
                 rows.append({"type": document.type, "text": piece})
                 taken[document.type] += len(piece.encode())
     table = pa.Table.from_pylist(rows, SCHEMA)

@@ -20,7 +20,7 @@ from jaxlm.data import manifest
 from jaxlm.data.documents import TABLE, Documents
 from jaxlm.data.manifest import Manifest
 from jaxlm.data.tokenizer import Tokenizer
-from tests.data_tools import small
+from tests.data_tools import raw, small
 
 SMALL = TokenizerConfig(vocab_size=360, sample_bytes=1 << 20, spares=2)
 
@@ -138,6 +138,11 @@ def test_workers_and_partitions_change_no_byte(built, tmp_path):
     assert one.fingerprint() == two.fingerprint() and one.shards == two.shards
     assert (workdir / "tokenizer.model").read_bytes() == (tmp_path / "tokenizer.model").read_bytes()
     assert [s.sha256 for s in one.shards] == [s.sha256 for s in two.shards]
+    said = [
+        json.loads((w / "report.json").read_text(encoding="utf-8")) for w in (workdir, tmp_path)
+    ]
+    for what in ("sources", "funnels", "samples", "histograms", "privacy"):
+        assert said[0][what] == said[1][what]
 
 
 # ---- what runs again -----------------------------------------------------------------------------
@@ -186,6 +191,16 @@ def test_a_threshold_of_one_type_runs_that_type_alone(workdir):
     work = small.run(recipe(rules=rules(9, "web")), workdir)
     assert work.results["clean"].ran == ("en-00000",)
     assert not work.results["privacy"].ran
+
+
+def test_a_tokenizer_sample_depends_on_its_own_type(tmp_path):
+    small.write_raw(tmp_path, files=2, texts=10)
+    scarce = dataclasses.replace(SMALL, sample_bytes=6_000)
+    changed = recipe(tokenizer=scarce)
+    small.run(changed, tmp_path, last="tokenizer")
+    small.write_jsonl(tmp_path / "raw/zh/7.jsonl", [small.chinese(s) for s in range(900, 905)])
+    work = small.run(changed, tmp_path, last="tokenizer")
+    assert work.results[SAMPLE.name].ran == ("zh-00000",)
 
 
 def test_a_changed_order_packs_again_and_reads_nothing(workdir):
@@ -246,7 +261,7 @@ def test_a_damaged_shard_is_made_again(workdir):
 def test_one_step_at_a_time(tmp_path):
     small.write_raw(tmp_path, files=1, texts=20)
     work = small.run(recipe(), tmp_path, last="exact")
-    assert list(work.results) == ["read", "keys", "duplicates"]
+    assert list(work.results) == ["read", "exact_keys", "exact_duplicates"]
     assert not (tmp_path / "manifest.json").exists()
     work = small.run(recipe(), tmp_path, last="pack")
     assert not work.results["read"].ran and work.results["pack"].ran
@@ -275,6 +290,13 @@ def test_a_source_of_bad_records_alone_is_an_error(tmp_path):
     assert message.startswith("source raw: no document in the files of a.jsonl, b.jsonl below raw:")
     for part in ("broken JSON (1)", "not a JSON object (1)", "empty file (1)", "a.jsonl line 1"):
         assert part in message
+
+
+def test_a_source_without_any_record_is_an_error(tmp_path):
+    page = raw.wiki_page(1, "Talk", "about it", space=1)
+    dump = small.one_source(tmp_path, "mediawiki", a__xml=(raw.HEAD + page + raw.TAIL).encode())
+    with pytest.raises(DataError, match=r"no record that the format mediawiki takes for a docum"):
+        small.run(dump, tmp_path)
 
 
 def test_a_source_whose_documents_are_all_dropped_is_an_error(tmp_path):

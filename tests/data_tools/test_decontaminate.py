@@ -205,8 +205,10 @@ def test_a_line_that_cannot_be_read_is_an_error(workdir, line, message):
     ("values", "message"),
     [
         ({"words": 0}, "words=0 must be at least 1"),
-        ({"share": 1.5}, "share=1.5 must be from 0 to 1"),
-        ({"sets": ({"name": "a"},)}, "path='' must not be empty"),
+        ({"share": 1.5}, "share=1.5 must be between 0 and 1"),
+        ({"sets": ({"name": "a"},)}, "path='' must not be empty; name the file of the set"),
+        ({"sets": ({"path": "a"},)}, "name='': use letters, digits, underscores and dashes"),
+        ({"sets": ({"name": "../a", "path": "a"},)}, "name='../a': use letters, digits"),
         ({"sets": ({"name": "a", "path": "a", "fields": ()},)}, "name at least one field"),
         ({"sets": ({"name": "a", "path": "a"},) * 2}, "two are named 'a'; give each a name"),
     ],

@@ -67,18 +67,18 @@ def test_without_copies_nothing_is_written(tmp_path):
     documents = corpus()[:100]
     stay, lost = dedup(tmp_path / "x", documents, 2, 4)
     assert len(stay) == 100 and not lost
-    assert not list(tmp_path.glob("x/duplicates/*/*.parquet"))
+    assert not list(tmp_path.glob("x/exact_duplicates/*/*.parquet"))
 
 
 def test_a_restored_document_stays_against_the_verdict(tmp_path):
     documents = corpus()
     _, lost = dedup(tmp_path / "x", documents, 1, 1)
-    (table,) = (tmp_path / "x").glob("duplicates/*/raw-00000.parquet")
+    (table,) = (tmp_path / "x").glob("exact_duplicates/*/raw-00000.parquet")
     restored = min(lost)
     found = standing(
         [Input(tmp_path / "x/raw-00000.parquet", "raw-00000", "1")],
         [Input(table, "raw-00000", "1")],
-        [restored.hex()],
+        (restored.hex(),),
     )
     assert {f.id for f in found if isinstance(f, Document)} - {
         d.id for d in documents if d.id not in lost

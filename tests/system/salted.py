@@ -85,7 +85,7 @@ def build(out: Path) -> Built:
         meta = json.loads(row["meta"])
         ids[row["source"], meta.get("name") or meta.get("url") or row["path"]] = row["id"]
         sources[row["id"]] = row["source"]
-    exact, near = dict(_verdicts(out, "duplicates")), dict(_verdicts(out, "near_duplicates"))
+    exact, near = dict(_verdicts(out, "exact_duplicates")), dict(_verdicts(out, "near_duplicates"))
     return Built(
         out=out,
         truth=[json.loads(line) for line in lines if line],

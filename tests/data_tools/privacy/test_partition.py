@@ -8,8 +8,10 @@ import pytest
 
 from data_tools import engines
 from data_tools.document import DataError, Document, read_tables, table_writer
+from data_tools.dropped import DROPPED
+from data_tools.privacy import scrub
 from data_tools.privacy.config import PrivacyConfig
-from data_tools.privacy.partition import PRIVACY, ScrubConfig, inputs
+from data_tools.privacy.partition import PRIVACY, inputs
 from data_tools.stage import Commit, Input, Partition, run_stage
 
 MOBILE, CODE = "13800138000", "91110000100017643K"
@@ -22,11 +24,8 @@ def run(workdir: Path, config: PrivacyConfig, texts: list[str], type: str = "web
         for n, text in enumerate(texts):
             write(Document.make(text, "s", type, "a.txt", n, {"url": "u"}))
     documents = Input(workdir / "in.parquet", "s-00000", str(texts))
-    partition = Partition(
-        "s-00000",
-        ScrubConfig(config.of(type), type),
-        {"documents": (documents,), **inputs(config)},
-    )
+    policies = config.of(type)
+    partition = Partition("s-00000", policies, {"documents": (documents,), **inputs(policies)})
     engine = engines.local(1)
     try:
         result = run_stage(PRIVACY, [partition], workdir / "privacy", engine)
@@ -58,23 +57,35 @@ def test_documents_are_scrubbed_tagged_and_dropped(tmp_path):
     assert report["ner"] == "none"
 
 
+def test_what_masks_for_people_follows_what_masks_the_corpus():
+    assert all(scrub.VERSION in stage.version for stage in (PRIVACY, DROPPED))
+
+
 def test_nothing_dropped_writes_no_table(tmp_path):
     assert set(run(tmp_path, PrivacyConfig(), ["一二三"]).outputs) == {"documents.parquet"}
 
 
-def test_samples_are_few_masked_and_chosen_by_content(tmp_path):
+def test_samples_are_few_and_masked_and_those_with_the_smallest_ids(tmp_path):
     texts = [f"第{n}篇，代码{CODE}，电话{MOBILE}" + "。" * 500 for n in range(30)]
-    samples = run(tmp_path, PrivacyConfig(), texts).report["samples"]
-    assert len(samples) == 5
+    commit = run(tmp_path, PrivacyConfig(), texts)
+    samples = commit.report["samples"]
+    assert [s["id"] for s in samples] == sorted(d.id.hex() for d in documents(commit))[:6]
     for sample in samples:
-        assert CODE not in sample["text"] and len(sample["text"]) == 400
-    again = run(tmp_path / "b", PrivacyConfig(), texts[::-1]).report["samples"]
-    assert [s["text"] for s in again] == [s["text"] for s in samples]
+        assert CODE not in sample["excerpt"] and len(sample["excerpt"]) == 400
 
 
-def test_a_sample_shows_no_half_of_a_number(tmp_path):
-    (sample,) = run(tmp_path, PrivacyConfig(), ["。" * 390 + f"电话{MOBILE}"]).report["samples"]
-    assert sample["text"] == "。" * 390 + "电话" + "1*******"
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"。。。电话{MOBILE}", "电话1******"),
+        ("邮箱 zhangsan@163.com", "邮箱 *******"),
+        ("微信号 zhangsan123", "微信号 ******"),
+    ],
+)
+def test_a_sample_does_not_cut_through_what_is_masked(tmp_path, text, shown):
+    text = "。" * (390 if MOBILE not in text else 388) + text
+    (sample,) = run(tmp_path, PrivacyConfig(), [text]).report["samples"]
+    assert sample["excerpt"].lstrip("。") == shown and len(sample["excerpt"]) == 400
 
 
 class TestKey:
@@ -97,6 +108,11 @@ class TestKey:
             data = json.loads((commit.directory / "commit.json").read_text())
             texts.append((data["fingerprint"], documents(commit)[0].text))
         assert texts[0] == texts[1] != texts[2]
+
+    def test_a_type_that_hashes_nothing_does_not_depend_on_it(self, tmp_path):
+        config = PrivacyConfig(mobile="hash", key_file=str(tmp_path / "none"), ner="jiagu")
+        found = inputs(config.of("code"))
+        assert found == {"key": (), "ner": ()}
 
     def test_a_short_one_is_refused(self, tmp_path):
         (tmp_path / "key").write_bytes(b"short")

@@ -19,7 +19,8 @@ TEXT = "电话13800138000，邮箱a.b@qq.com，代码91110000100017643K，诊断
 
 def scrubber(type: str = "web", **policies: str) -> Scrubber:
     key_file = "/key" if "hash" in policies.values() else ""
-    return Scrubber(PrivacyConfig(key_file=key_file, **policies), type, KEY)  # pyright: ignore
+    config = PrivacyConfig(key_file=key_file, **policies)  # pyright: ignore
+    return Scrubber(config.of(type), KEY)
 
 
 def scrubbed(text: str, type: str = "web", **policies: str) -> str:
@@ -78,7 +79,7 @@ def test_a_hash_is_the_same_for_one_number_however_it_is_set():
     hashes = {scrubbed(f"电话{form}。", mobile="hash") for form in forms}
     assert hashes == {"电话<mobile:ndipemindkojdlgb>。"}  # moves with the key or the form alone
     assert scrubbed("电话13800138001。", mobile="hash") not in hashes
-    other = Scrubber(PrivacyConfig(mobile="hash", key_file="/key"), "web", b"another 16 bytes")
+    other = Scrubber(PrivacyConfig(mobile="hash", key_file="/key"), b"another 16 bytes")
     result = other.scrub("电话13800138000。")
     assert isinstance(result, Scrubbed) and result.text not in hashes
 
@@ -96,6 +97,13 @@ def test_drop_says_what_was_found_and_not_what_it_was():
     result = scrubber(mobile="drop", email="drop").scrub(TEXT + "13900139000")
     detail = "1 of email, 2 of mobile; the policy is to drop the document"
     assert result == Drop("privacy", detail)
+
+
+def test_what_a_mask_uncovers_is_dropped_too():
+    text = "京A010QQ20018"  # what follows QQ is its number first, and then no part of a plate
+    assert scrubbed(text, plate="keep") == "京A010QQ*****"
+    result = scrubber(plate="drop").scrub(text)
+    assert result == Drop("privacy", "1 of plate; the policy is to drop the document")
 
 
 def test_people_see_everything_masked_that_is_not_kept():
@@ -205,7 +213,7 @@ def test_the_first_claim_stands():
 
 def test_names_are_scrubbed_after_everything_else():
     config = PrivacyConfig(ner="jiagu", place="tag")
-    result = Scrubber(config, "web", None).scrub("他的老师是李建国，住在上海市，电话13800138000。")
+    result = Scrubber(config, None).scrub("他的老师是李建国，住在上海市，电话13800138000。")
     assert isinstance(result, Scrubbed)
     assert result.text == "他的老师是***，住在上海市，电话1**********。"
     assert result.counts == {"person": 1, "place": 1, "mobile": 1}

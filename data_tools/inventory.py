@@ -1,0 +1,87 @@
+"""Sources that are there: those that an inventory has not declared missing, and give documents."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from data_tools.boilerplate.config import BoilerplateConfig
+from data_tools.dedup.config import ShingleConfig
+from data_tools.document import DataError
+from data_tools.privacy.config import PrivacyConfig
+from data_tools.recipe import Recipe
+from data_tools.source import SourceConfig
+from data_tools.stage import Report
+from jaxlm.schema import ConfigError
+
+
+def check_names(recipe: Recipe) -> None:
+    """`ConfigError` for a source or a type that the recipe names and has not: by a slip of the pen
+    a step would pass over all text in silence. What is a default may be named in vain."""
+    near, shingles = recipe.near, recipe.near.shingles
+    sources, types = [s.name for s in recipe.sources], sorted({s.type for s in recipe.sources})
+    default = ShingleConfig()
+    for path, named, usual, known in (
+        ("near.survivor.sources", near.survivor.sources, (), sources),
+        ("near.shingles.types", shingles.types, default.types, types),
+        ("near.shingles.code_types", shingles.code_types, default.code_types, types),
+        ("boilerplate.types", recipe.boilerplate.types, BoilerplateConfig().types, types),
+        ("privacy.types", recipe.privacy.types, PrivacyConfig().types, types),
+    ):
+        for name in named:
+            if name not in known and name not in usual:
+                raise ConfigError(
+                    f"config.{path}: {name!r} is of no source; use one of {', '.join(known)}"
+                )
+
+
+def available(recipe: Recipe, workdir: Path) -> tuple[Recipe, dict[str, str]]:
+    """The recipe without the sources that its inventory declares missing; source -> why."""
+    if not recipe.inventory:
+        return recipe, {}
+    path = workdir / recipe.inventory
+    if not path.is_file():
+        raise DataError(
+            f"{path}: no such file; gather the sample first: "
+            f"python -m data_tools sample --workdir={workdir}"
+        )
+    missing = json.loads(path.read_text(encoding="utf-8"))["missing"]
+    for name in missing:
+        print(f"source {name} is left out: {missing[name]}", flush=True)
+    present = tuple(s for s in recipe.sources if s.name not in missing)
+    kinds = {s.type for s in present}
+    rules = tuple(r for r in recipe.rules if not r.types or kinds.intersection(r.types))
+    rules = tuple(replace(r, types=tuple(t for t in r.types if t in kinds)) for r in rules)
+    return replace(recipe, sources=present, rules=rules), missing
+
+
+def check_read(source: SourceConfig, reports: Sequence[Report]) -> None:
+    """`DataError` when what its partitions of the read stage said is that there is no document."""
+    if sum(r["documents"] for r in reports):
+        return
+    where = f"source {source.name}: no document in the files of {', '.join(source.paths)}"
+    where += f" below {source.root}"
+    bad = sum((Counter(r["bad"]) for r in reports), Counter())
+    if not bad:
+        raise DataError(
+            f"{where}: they have no record that the format {source.format} takes for a document; "
+            "correct format or paths, or take the source out of the recipe"
+        )
+    reasons = ", ".join(f"{reason} ({n})" for reason, n in bad.most_common(5))
+    sample = next(s for r in reports for s in r["bad_samples"])
+    raise DataError(
+        f"{where}: {reasons}; for example {sample['path']} {sample['place']}: "
+        f"{sample['reason']} {sample['detail']}".rstrip()
+    )
+
+
+def check_kept(source: str, counts: Mapping[str, Any]) -> None:
+    """`DataError` when nothing of a source is left; `counts` as of `report.summarize`."""
+    if not counts["kept"]:
+        rules = ", ".join(f"{rule} ({n})" for rule, n in counts["dropped"].items())
+        raise DataError(
+            f"source {source}: all {counts['documents']} documents were dropped: {rules}; "
+            "loosen the rule, or take the source out of the recipe (each document is in dropped/)"
+        )
