@@ -118,7 +118,7 @@ class Build:
             verdicts = self._contaminated.about(commit.partition)
             inputs = {"documents": commit.input(DOCUMENTS), "verdicts": verdicts}
             documents.append((commit.partition, inputs))
-        self._near = near.find(self._run, documents, self.recipe.near)
+        self._near = near.find(self._run, documents, self.recipe.near, self.recipe.restored)
         write_clusters(self._workdir, self._near)
 
     def tokenizer(self) -> None:

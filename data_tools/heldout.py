@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 from data_tools.stage import Input
 
 MEMBERS = pa.schema([("id", pa.binary(16)), ("content_hash", pa.binary(16))])
-"""A row for each document that a near duplicate was dropped in favour of, and each such duplicate:
-the id of the one that stays, the content hash of the other."""
+"""A row for each document that stays, and each of its near duplicates: its id, the content hash of
+the other."""
 
 
 @dataclass(frozen=True)

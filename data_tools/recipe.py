@@ -123,8 +123,7 @@ class Recipe:
     """Removal of near duplicates."""
     restored: tuple[str, ...] = ()
     """Ids (32 hex digits, as in the report and by `explain`) of documents to keep against every
-    rule and verdict; not against a privacy policy: change that instead. A copy that is kept goes to
-    train or heldout by its own text, whatever its cluster does."""
+    rule and verdict; not against a privacy policy: change that instead."""
     heldout: HeldoutConfig = section(HeldoutConfig)
     """Documents kept for evaluation."""
     tokenizer: TokenizerConfig = section(TokenizerConfig)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
+from unicodedata import unidata_version
 
 import numpy as np
 import pyarrow as pa
@@ -134,4 +135,4 @@ def add_up(
     return line_N[starts], site_N[starts], sums
 
 
-COUNT = Stage("boilerplate_counts", "1", count_partition)
+COUNT = Stage("boilerplate_counts", f"1; Unicode {unidata_version}", count_partition)

@@ -4,7 +4,7 @@ The best document of a component stays. Each other one is compared with it: simi
 rest are a component again, until each document stays or is similar to one that does.
 
     <partition>.parquet           VERDICTS about the documents of a partition
-    <partition>.members.parquet   for the documents of a partition that stay: what they stand for
+    <partition>.members.parquet   for the documents of a partition that stay: their near duplicates
     clusters.parquet              CLUSTERS, of one range of components
 """
 
@@ -46,6 +46,8 @@ class ClusterConfig:
     count: int
     same: SameConfig
     survivor: SurvivorConfig
+    restored: tuple[str, ...]
+    """Ids (32 hex digits) of documents that stay though they are near duplicates."""
     memory_bytes: int
 
 
@@ -76,7 +78,7 @@ def clusters_partition(partition: Partition[ClusterConfig], out: Path) -> Report
     found = _resolve(component_N, best, sets, fact_N["content"], node_N, config)
     names = [i.name for i in inputs["facts"]]
     _write_verdicts(found, fact_N, node_N, names, config.same.threshold, out)
-    _write_members(found, fact_N, node_N, names, out)
+    _write_members(_members(found, fact_N, config.restored), fact_N, node_N, names, out)
     _write_clusters(found, component_N, fact_N, source_N, out)
     _, sizes = np.unique(found.kept_D, return_counts=True)
     return {
@@ -159,12 +161,33 @@ def _write_verdicts(
         pq.write_table(table, out / f"{names[home]}.parquet", compression="zstd")
 
 
+def _members(
+    found: _Clusters, fact_N: np.ndarray, restored: tuple[str, ...]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Places of documents that stay, and beside each of them one of its near duplicates."""
+    stay, near = [found.kept_D], [found.gone_D]
+    gone = {}
+    if restored:
+        gone = {id.hex(): at for at, id in enumerate(hashes(fact_N["id"][found.gone_D]))}
+    for at in (gone[id] for id in restored if id in gone):
+        cluster_D = found.kept_D == found.kept_D[at]
+        others = np.setdiff1d(found.gone_D[cluster_D], found.gone_D[at])
+        near.append(np.append(others, found.kept_D[at]))
+        stay.append(np.full(len(near[-1]), found.gone_D[at]))
+    return np.concatenate(stay), np.concatenate(near)
+
+
 def _write_members(
-    found: _Clusters, fact_N: np.ndarray, node_N: np.ndarray, names: list[str], out: Path
+    members: tuple[np.ndarray, np.ndarray],
+    fact_N: np.ndarray,
+    node_N: np.ndarray,
+    names: list[str],
+    out: Path,
 ) -> None:
-    for home, places, _ in homes(node_N[found.kept_D]):
-        ids = hashes(fact_N["id"][found.kept_D[places]])
-        contents = hashes(fact_N["content"][found.gone_D[places]])
+    stay_M, near_M = members
+    for home, places, _ in homes(node_N[stay_M]):
+        ids = hashes(fact_N["id"][stay_M[places]])
+        contents = hashes(fact_N["content"][near_M[places]])
         table = pa.table([ids, contents], MEMBERS)
         pq.write_table(table, out / f"{names[home]}.members.parquet", compression="zstd")
 
@@ -198,4 +221,4 @@ def _write_clusters(
     pq.write_table(pa.table(columns, CLUSTERS), out / "clusters.parquet", compression="zstd")
 
 
-CLUSTERS_STAGE = Stage("near_duplicates", "1", clusters_partition)
+CLUSTERS_STAGE = Stage("near_duplicates", "2", clusters_partition)

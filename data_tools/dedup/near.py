@@ -37,8 +37,13 @@ SPREAD, SPREAD_BYTES = 8, 1 << 19
 """Ranges that there are in any case, for the workers to share, while each has so much work."""
 
 
-def find(run: Run, documents: Documents, config: NearConfig) -> StageResult:
+def find(
+    run: Run, documents: Documents, config: NearConfig, restored: tuple[str, ...] = ()
+) -> StageResult:
     """Verdicts (`about(partition)`), members (`about(partition, ".members")`) and clusters.parquet.
+
+    `restored`: ids (32 hex digits) of documents that will stay against their verdict; they get
+    members too.
 
     `run` runs a stage; the result is that of the last.
     """
@@ -82,7 +87,7 @@ def find(run: Run, documents: Documents, config: NearConfig) -> StageResult:
         _ranges(
             _total(components, "documents") * MEMBER_BYTES,
             memory,
-            lambda i, n: ClusterConfig(i, n, same, config.survivor, memory),
+            lambda i, n: ClusterConfig(i, n, same, config.survivor, restored, memory),
             facts
             | sets
             | _inputs(index, {"sources": "sources.json"})

@@ -6,14 +6,12 @@ from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from data_tools.read.record import Bad
+from data_tools.row_groups import GrowingTable
 
 SAMPLES = 20
 """Bad places that go into the report."""
-ROWS = 10_000
-"""Held in memory before they are written: a file may be bad on every line."""
 DETAIL_CHARACTERS = 300
 """Kept of a detail, which may quote the file."""
 
@@ -24,13 +22,12 @@ class BadTable:
     """Writes bad places to a Parquet file, which is there only if something is bad."""
 
     def __init__(self, path: Path):
-        self._path = path
-        self._table: pq.ParquetWriter | None = None
-        self._rows: list[dict[str, str]] = []
+        self._table = GrowingTable(path, SCHEMA)
         self._samples: list[dict[str, str]] = []
         self._counts: Counter[str] = Counter()
 
     def __enter__(self) -> Self:
+        self._table.__enter__()
         return self
 
     def __exit__(
@@ -39,9 +36,7 @@ class BadTable:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        self._flush()
-        if self._table is not None:
-            self._table.close()
+        self._table.__exit__(kind, error, at)
 
     def add(self, path: str, bad: Bad) -> None:
         """Records a bad place of a file."""
@@ -53,20 +48,11 @@ class BadTable:
             "reason": reason,
             "detail": detail[:DETAIL_CHARACTERS],
         }
-        self._rows.append(row)
+        self._table.add(row)
         self._counts[reason] += 1
         if len(self._samples) < SAMPLES:
             self._samples.append(row)
-        if len(self._rows) >= ROWS:
-            self._flush()
 
     def report(self) -> dict[str, Any]:
         """Counts by reason, and samples."""
         return {"bad": dict(self._counts), "bad_samples": self._samples}
-
-    def _flush(self) -> None:
-        if not self._rows:
-            return
-        self._table = self._table or pq.ParquetWriter(self._path, SCHEMA, compression="zstd")
-        self._table.write_table(pa.Table.from_pylist(self._rows, SCHEMA))
-        self._rows.clear()

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path, PurePath
 
 from data_tools.document import DataError, Document, table_writer
@@ -20,7 +21,8 @@ LEAST_SPAN = 1 << 16
 """A file of fewer bytes is not cut: starting a task takes longer than reading it."""
 
 OWN = re.compile(
-    r"(stages|shards)/.*|lock|(manifest\.json|report\.json|report\.html|tokenizer\.model)(\.tmp)?",
+    r"(stages|shards|dropped)/.*|lock|"
+    r"(manifest\.json|report\.json|report\.html|tokenizer\.model|clusters\.parquet)(\.tmp)?",
     re.DOTALL,
 )
 """Files below the work directory that a build writes."""
@@ -151,4 +153,6 @@ def _checked(record: Record) -> Record | Bad:
     return record
 
 
-READ = Stage("read", "2", read_partition)
+# what they take for the text of a page
+VERSIONS = ", ".join(f"{name} {version(name)}" for name in ("resiliparse", "fastwarc"))
+READ = Stage("read", f"2; {VERSIONS}", read_partition)

@@ -98,6 +98,7 @@ def near_dedup(
     partitions: int = 1,
     gone: Sequence[bytes] = (),
     engine: Engine | None = None,
+    restored: Sequence[bytes] = (),
 ) -> Outcome:
     """Cuts documents into partitions, runs near dedup, gathers what it wrote."""
     inputs = []
@@ -109,7 +110,12 @@ def near_dedup(
         verdicts = (Input(path, f"p-{i:05d}", hash_of(path)),)
         inputs.append((f"p-{i:05d}", {"documents": here, "verdicts": verdicts}))
     results: dict[str, StageResult] = {}
-    last = near.find(runner(root, engine or InProcess(), results), inputs, config)
+    last = near.find(
+        runner(root, engine or InProcess(), results),
+        inputs,
+        config,
+        tuple(r.hex() for r in restored),
+    )
     verdicts, members = {}, set()
     for name, _ in inputs:
         for file in last.about(name):

@@ -166,6 +166,20 @@ def test_members_and_clusters_say_the_same_as_the_verdicts(documents, outcome):
     assert [k for k, _ in itertools.groupby(order)] == list(dict.fromkeys(order))
 
 
+def test_a_restored_copy_is_held_out_with_its_whole_cluster(documents, outcome, tmp_path):
+    by_id = {d.id: d for d in documents}
+    clusters: dict[bytes, set[bytes]] = {}
+    for id in outcome.verdicts:
+        clusters.setdefault(outcome.kept_for(id), {outcome.kept_for(id)}).add(id)
+    cluster = max(clusters.values(), key=len)
+    restored = max(cluster.intersection(outcome.verdicts))
+    assert len(cluster) > 3
+    again = near_dedup(tmp_path, documents, partitions=2, restored=[restored])
+    assert again.verdicts == outcome.verdicts
+    mine = {(restored, by_id[id].content_hash) for id in cluster - {restored}}
+    assert again.members == outcome.members | mine
+
+
 def test_distinct_short_texts_stay_and_equal_ones_do_not(tmp_path):
     texts = [
         "好的。",
