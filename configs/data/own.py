@@ -15,7 +15,7 @@ from jaxlm.schema import schema
 def get_config() -> ConfigDict:
     """See `data_tools.recipe.Recipe` for the fields."""
     config = schema(Recipe)
-    # One entry a kind of text. Formats: jsonl, txt, parquet, source_tree; .gz and .zst are read.
+    # One entry a kind of text. Formats are in docs/data.md: jsonl, parquet, warc, html, txt, ...
     config.sources = (
         SourceConfig(name="text", type="web", format="jsonl", root="text", paths=("**/*.jsonl*",)),
     )
