@@ -139,7 +139,7 @@ def four_stages(directory: Path, workdir: Path, words: object) -> dict[str, floa
             ],
         ),
     ]
-    seconds = {}
+    seconds: dict[str, float] = {}
     for number, (count, steps) in enumerate(stages, start=1):
         start = time.perf_counter()
         logs = str(workdir / f"logs-{number}")

@@ -135,4 +135,4 @@ def add_up(
     return line_N[starts], site_N[starts], sums
 
 
-COUNT = Stage("boilerplate_counts", f"1; Unicode {unidata_version}", count_partition)
+COUNT = Stage("boilerplate_counts", f"2; Unicode {unidata_version}", count_partition)

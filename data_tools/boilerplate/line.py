@@ -8,7 +8,7 @@ import unicodedata
 # third of what it costs over a whole line.
 NOT_HAN = re.compile(r"[^\u4e00-\u9fff]+")
 DIGITS = re.compile(r"\d+")
-FENCE = re.compile(r"```|~~~")
+BLOCK = re.compile(r"```|~~~|\.\. [\w-]+::")
 LETTER = re.compile(r"[^\W\d_]")
 
 
@@ -30,9 +30,9 @@ def normal_form(line: str) -> str:
 
 
 def is_counted(normal: str, shortest: int) -> bool:
-    """Whether a line may be boilerplate for its frequency: it has a letter, and is no fence of a
-    block of code, which would be left open."""
-    return len(normal) >= shortest and bool(LETTER.search(normal)) and not FENCE.match(normal)
+    """Whether a line may be boilerplate for its frequency: it has a letter, and opens no block (a
+    fence of Markdown, a directive of reStructuredText), which would lose its end or its head."""
+    return len(normal) >= shortest and bool(LETTER.search(normal)) and not BLOCK.match(normal)
 
 
 def hash64(text: str) -> int:

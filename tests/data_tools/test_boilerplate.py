@@ -329,7 +329,16 @@ def test_copies_and_refrains_do_not_count(tmp_path):
 
 
 def test_what_has_no_letter_or_is_too_short_or_long_is_not_counted(tmp_path):
-    lines = ["}", "---", "12:30", "```python", "第", "很长的一段" * 9, "一二"]
+    lines = [
+        "}",
+        "---",
+        "12:30",
+        "```python",
+        ".. code-block:: python",
+        "第",
+        "很长的一段" * 9,
+        "一二",
+    ]
     documents = [
         page("\n".join([*lines, sentence(n)]), n, f"{'abcd'[n % 4]}.cn") for n in range(20)
     ]
