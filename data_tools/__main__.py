@@ -1,10 +1,13 @@
 """Command line: `python -m data_tools build --config=configs/data/demo.py --workdir=DIR`.
 
-Exit codes: 0 done; 2 wrong usage, config or data; 78 a work directory that cannot be written;
-1 a fault of the code; 130 interrupted. The same command goes on where it stopped.
+Exit codes: 0 done; 2 wrong usage, config or data; 78 a work directory or an output that cannot be
+written; 1 a fault of the code; 130 interrupted; 141 nobody reads the output any more, as behind
+`| head`: a build ends there too. The same command goes on where it stopped.
 """
 
 import argparse
+import io
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,10 +17,10 @@ from pathlib import Path
 STEPS = {
     "read": "raw files to documents",
     "exact": "finds copies",
+    "decontaminate": "finds evaluation data in the documents",
     "boilerplate": "finds lines that recur",
     "clean": "documents through the rules",
     "privacy": "treats private data by policy",
-    "decontaminate": "finds evaluation data in the documents",
     "near": "finds near duplicates",
     "tokenizer": "samples text and trains the tokenizer",
     "tokenize": "documents to token ids",
@@ -34,10 +37,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
     args, overrides = _parse(sys.argv[1:] if arguments is None else arguments)
     from data_tools.engines import TaskError
+    from data_tools.engines.refusal import refusal
     from jaxlm.errors import UserError
 
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a locale may know ASCII only
     try:
-        return _run(args, overrides)
+        code = _run(args, overrides)
+        sys.stdout.flush()  # here a failure can still be told
+        return code
+    except BrokenPipeError:
+        _let_go()
+        return 141
+    except OSError as e:
+        problem = refusal(e)
+        if problem is None:
+            raise
+        _let_go()
+        print(problem, file=sys.stderr)
+        return problem.exit_code
     except UserError as e:
         print(e, file=sys.stderr)
         return e.exit_code
@@ -47,6 +65,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from here", file=sys.stderr)
         return 130
+
+
+def _let_go() -> None:
+    """Drops what stdout cannot take: the end of the process would fail to write it once more."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -133,11 +159,12 @@ def _verify(workdir: Path) -> int:
     manifest.check_files(corpus, workdir)
     shards = manifest.verify(corpus, workdir)
     bar = tqdm(shards, total=len(corpus.shards), unit="shard", disable=None, leave=False)
-    damaged = [shard.path for shard, agrees in bar if not agrees]
+    damaged = [str((workdir / s.path).parent) for s, agrees in bar if not agrees]
     if damaged:
         raise manifest.ManifestError(
-            f"{path}: {len(damaged)} of {len(corpus.shards)} shards differ from their sha256, "
-            f"first {damaged[0]}; restore them or build the corpus again"
+            f"{path}: {len(damaged)} of {len(corpus.shards)} shards differ from their sha256; "
+            "remove their directories and run the same build again, which makes them anew:\n"
+            + "\n".join(damaged)
         )
     print(f"{len(corpus.shards)} shards agree with {path}")
     return 0

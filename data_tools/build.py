@@ -73,6 +73,12 @@ class Build:
         self._restored = places(self.recipe.restored, dict(documents))
         self._exact = exact.find(self._run, documents, self.recipe.exact)
 
+    def decontaminate(self) -> None:
+        """Finds evaluation data in the documents as they were read, before an edit can hide it."""
+        documents = [(c.partition, c.input(DOCUMENTS)) for c in self._commits("read")]
+        config = self.recipe.decontaminate
+        self._contaminated = find_contaminated(self._run, documents, config, self._evaluation)
+
     def boilerplate(self) -> None:
         """Finds the lines that recur in what is no copy."""
         config = self.recipe.boilerplate
@@ -105,20 +111,13 @@ class Build:
             partitions.append(Partition(commit.partition, policy, inputs))
         self._run(PRIVACY, partitions)
 
-    def decontaminate(self) -> None:
-        """Finds the documents that hold evaluation data."""
-        documents = [(c.partition, c.input(DOCUMENTS)) for c in self._commits("privacy")]
-        config = self.recipe.decontaminate
-        self._contaminated = find_contaminated(self._run, documents, config, self._evaluation)
-
     def near(self) -> None:
-        """Finds near duplicates among the others."""
-        documents = []
-        for commit in self._commits("privacy"):
-            verdicts = self._contaminated.about(commit.partition)
-            inputs = {"documents": commit.input(DOCUMENTS), "verdicts": verdicts}
-            documents.append((commit.partition, inputs))
-        self._near = near.find(self._run, documents, self.recipe.near, self.recipe.restored)
+        """Finds near duplicates among the clean documents."""
+        documents = [
+            (c.partition, {"documents": c.input(DOCUMENTS), "verdicts": ()})
+            for c in self._commits("privacy")
+        ]
+        self._near = near.find(self._run, documents, self.recipe.near)
         write_clusters(self._workdir, self._near)
 
     def tokenizer(self) -> None:
@@ -210,18 +209,19 @@ class Build:
         return self._types[source_of(commit.partition)]
 
     def _standing(self, commit: Commit) -> Inputs:
-        """Documents as they were read, and the verdicts about copies among them."""
-        about = self._exact.about(commit.partition)
+        """Documents as they were read, and the verdicts about them: a copy is called a copy."""
+        name = commit.partition
+        about = self._contaminated.about(name) + self._exact.about(name)
         return {"documents": commit.input(DOCUMENTS), "verdicts": about}
 
     def _surviving(self) -> Iterator[tuple[str, Inputs]]:
-        """(Partition, its clean documents, the verdicts about them, what they stand for)."""
+        """(Partition, its clean documents, the verdicts about them, what is held out with them)."""
         for commit in self._commits("privacy"):
             name = commit.partition
             inputs: Inputs = {
                 "documents": commit.input(DOCUMENTS),
-                "verdicts": self._contaminated.about(name) + self._near.about(name),
-                "members": self._near.about(name, ".members"),
+                "verdicts": self._near.about(name),
+                "relatives": self._near.about(name, ".relatives"),
             }
             yield name, inputs
 
@@ -258,10 +258,10 @@ class Build:
 STEPS: dict[str, Callable[[Build], None]] = {
     "read": Build.read,
     "exact": Build.exact,
+    "decontaminate": Build.decontaminate,
     "boilerplate": Build.boilerplate,
     "clean": Build.clean,
     "privacy": Build.privacy,
-    "decontaminate": Build.decontaminate,
     "near": Build.near,
     "tokenizer": Build.tokenizer,
     "tokenize": Build.tokenize,

@@ -25,6 +25,7 @@ SCHEMA = pa.schema(
     [
         ("id", pa.binary(16)),
         ("content_hash", pa.binary(16)),
+        ("read_hash", pa.binary(16)),
         ("text", pa.large_string()),
         ("source", pa.string()),
         ("type", pa.string()),
@@ -57,6 +58,9 @@ class Document:
     """128-bit hash of (source, path, offset): stable when files are added, distinct for copies."""
     content_hash: bytes
     """128-bit hash of `text`."""
+    read_hash: bytes
+    """128-bit hash of the text as it was read: no step changes it, so that what is held out does
+    not depend on cleaning."""
     text: str
     source: str
     type: str
@@ -72,9 +76,9 @@ class Document:
     def make(
         cls, text: str, source: str, type: str, path: str, offset: int, meta: Mapping[str, str]
     ) -> Self:
-        """A new document with its two hashes; `text` must be encodable as UTF-8."""
-        id = digest(source, path, str(offset))
-        return cls(id, digest(text), text, source, type, path, offset, meta)
+        """A new document with its hashes; `text` must be encodable as UTF-8."""
+        id, hash = digest(source, path, str(offset)), digest(text)
+        return cls(id, hash, hash, text, source, type, path, offset, meta)
 
     def with_text(self, text: str) -> "Document":
         """The same document with another text, and so another content hash."""

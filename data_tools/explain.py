@@ -1,8 +1,10 @@
 """What became of one document, stage by stage, as a finished build left it on disk."""
 
 import json
+import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,10 @@ from data_tools.privacy.scrub import Scrubbed, Scrubber
 from data_tools.recipe import Recipe
 from data_tools.report.markup import CONTROLS
 from data_tools.samples import SAMPLE_CHARACTERS
-from data_tools.stage import Input
+from data_tools.stage import Commit, Input, committed
+from data_tools.state import state
 from jaxlm.data import manifest
-from jaxlm.data.documents import Documents
+from jaxlm.data.documents import Documents, Entry
 from jaxlm.schema import parse
 
 OTHERS = 10
@@ -37,15 +40,15 @@ def explain(workdir: Path, id: str) -> Iterator[str]:
     """Lines about the document with this id (32 hex digits), private data in them masked.
 
     `DataError` for what is no id, for one that the build does not know, and for a directory
-    without a finished build.
+    without a finished build, with one that has been changed since, or with damage.
     """
     if not re.fullmatch("[0-9a-f]{32}", id):
         raise DataError(f"{id!r} is no document id; write its 32 hex digits, as in the report")
     recipe = _recipe(workdir)
-    for directory in _partitions(workdir):
-        row = _row(directory / DOCUMENTS, id)
-        if row is not None:
-            return _Trail(workdir, recipe, directory.name, _document(row)).lines()
+    for commit in _partitions(workdir):
+        document = _document(commit.directory, id)
+        if document is not None:
+            return _Trail(workdir, recipe, commit.partition, document).lines()
     raise DataError(
         f"{id}: no document of the build in {workdir} has this id; "
         "explain --path=FILE lists those of a raw file"
@@ -55,16 +58,25 @@ def explain(workdir: Path, id: str) -> Iterator[str]:
 def documents_of(workdir: Path, path: str) -> list[str]:
     """A line for each document of a raw file: its id, its source, its offset in the file.
 
-    `path` is below its source's root, as in the report. `DataError` when no document is from it.
+    `path` is below its source's root, as in the report. `DataError` when no document is from it,
+    and as of `explain`.
     """
     _recipe(workdir)
+    try:
+        name = os.fsencode(path).decode()  # the locale may have taken it for something else
+    except UnicodeError:
+        raise DataError(
+            f"--path={path!r}: is not UTF-8, as all names of read files are; "
+            "write it as in the report"
+        ) from None
     columns = ["id", "source", "offset"]
     lines = []
-    for directory in _partitions(workdir):
-        table = pq.read_table(
-            directory / DOCUMENTS, columns=columns, filters=[("path", "==", path)]
-        )
-        lines += [f"{r['id'].hex()} {r['source']} {r['offset']}" for r in table.to_pylist()]
+    for commit in _partitions(workdir):
+        with _reading(commit.directory):
+            table = pq.read_table(
+                commit.directory / DOCUMENTS, columns=columns, filters=[("path", "==", name)]
+            )
+            lines += [f"{r['id'].hex()} {r['source']} {r['offset']}" for r in table.to_pylist()]
     if not lines:
         raise DataError(
             f"--path={path}: no document comes from a file of this name; "
@@ -106,9 +118,11 @@ class _Trail:
     def _clean(self) -> bool:
         before = self._document
         if before.type in self._recipe.boilerplate.types:
-            found = self._workdir.glob(f"stages/boilerplate/*/{self._partition}.parquet")
-            tables = [Input(path, "", "") for path in found]
-            _, count = Boilerplate(self._recipe.boilerplate.removal, tables)(before)
+            stage = self._workdir / "stages/boilerplate"
+            tables = [Input(p, "", "") for p in stage.glob(f"*/{self._partition}.parquet")]
+            with _reading(stage):
+                remove = Boilerplate(self._recipe.boilerplate.removal, tables)
+            _, count = remove(before)
             self._say("boilerplate", f"{count} lines")
         if not self._stays("clean"):
             return False
@@ -130,11 +144,8 @@ class _Trail:
     def _near(self) -> bool:
         """The verdicts of decontamination and near dedup: the tokenize stage carries them out."""
         stays = self._stays("tokenize")
-        path = self._workdir / "clusters.parquet"
-        mine = pq.read_table(path, filters=pc.field("id") == _scalar(self._id)).to_pylist()
-        for row in mine:
-            cluster = pc.field("cluster") == pa.scalar(row["cluster"], pa.binary(16))
-            rows = pq.read_table(path, filters=cluster).to_pylist()
+        for row in self._members("id", bytes.fromhex(self._id)):
+            rows = self._members("cluster", row["cluster"])
             gone = [f"{r['id'].hex()} ({r['similarity']:.3f})" for r in rows if not r["kept"]]
             more = f" and {len(gone) - OTHERS} more" if len(gone) > OTHERS else ""
             self._say(
@@ -142,21 +153,34 @@ class _Trail:
             )
         return stays
 
+    def _members(self, column: str, value: bytes) -> list[dict[str, Any]]:
+        """Rows of clusters.parquet."""
+        path = self._workdir / "clusters.parquet"
+        with _reading(path):
+            matches = pc.field(column) == pa.scalar(value, pa.binary(16))
+            return pq.read_table(path, filters=matches).to_pylist()
+
     def _shard(self) -> bool:
-        corpus = manifest.load(self._workdir / "manifest.json")
-        entry = Documents(self._workdir, corpus).by_id(self._id)
-        assert entry is not None, f"{self._id} is neither dropped nor in a shard"
+        entry = self._entry()
         self._say("kept", f"{entry.tokens:,} tokens, split {entry.split}")
         self._say("shard", f"{entry.shard}, token {entry.start:,} (its BOS)")
         return True
 
+    def _entry(self) -> Entry:
+        corpus = manifest.load(self._workdir / "manifest.json")
+        shards = self._workdir / "shards"
+        with _reading(shards):
+            entry = Documents(self._workdir, corpus).by_id(self._id)
+        if entry is None:
+            raise _damaged(shards, f"document {self._id}, which nothing dropped, is not there")
+        return entry
+
     def _stays(self, stage: str) -> bool:
         """Whether a stage kept the document: then it is, from now on, as that stage wrote it."""
         directory = self._workdir / "stages" / stage / self._partition
-        dropped = _row(directory / DROPPED, self._id)
+        dropped = _row(directory, DROPPED, self._id)
         if dropped is None:
-            row = _row(directory / DOCUMENTS, self._id)
-            self._document = self._document if row is None else _document(row)
+            self._document = _document(directory, self._id) or self._document
             return True
         rule, detail = dropped["rule"], self._scrubber.mask(dropped["detail"])
         self._say("dropped", f"by {rule}: {detail}")
@@ -169,36 +193,63 @@ def _size(document: Document) -> str:
 
 
 def _recipe(workdir: Path) -> Recipe:
+    """Of the build that the report tells of, which must be what lies there."""
     path = workdir / "report.json"
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not path.exists():
         raise DataError(
             f"--workdir={workdir}: no finished build is there ({path.name} is missing); "
             "python -m data_tools build makes one"
-        ) from None
-    return parse(Recipe, data["recipe"])
+        )
+    with _reading(path):
+        data = json.loads(path.read_text(encoding="utf-8"))
+        recipe, reported = parse(Recipe, data["recipe"]), data["state"]
+    if reported != state(workdir):
+        raise DataError(
+            f"--workdir={workdir}: what lies there has changed since the report was written; "
+            "run the same build again"
+        )
+    return recipe
 
 
-def _partitions(workdir: Path) -> list[Path]:
-    return sorted((workdir / "stages/read").iterdir())
+def _partitions(workdir: Path) -> list[Commit]:
+    """As they were read."""
+    found = map(committed, sorted((workdir / "stages/read").iterdir()))
+    return [commit for commit in found if commit is not None]
 
 
-def _scalar(id: str) -> pa.Scalar:
-    return pa.scalar(bytes.fromhex(id), pa.binary(16))
-
-
-def _row(path: Path, id: str) -> dict[str, Any] | None:
-    """The row of this id, one row group in memory; None when there is none, or no file."""
+def _row(directory: Path, table: str, id: str) -> dict[str, Any] | None:
+    """A partition's row of this id, one row group in memory; None when it has none, or no table."""
+    path, value = directory / table, pa.scalar(bytes.fromhex(id), pa.binary(16))
     if not path.is_file():
         return None
-    with pq.ParquetFile(path) as table:
-        for group in range(table.num_row_groups):
-            at = pc.index(table.read_row_group(group, columns=["id"])["id"], _scalar(id)).as_py()
+    with _reading(directory), pq.ParquetFile(path) as file:
+        for group in range(file.num_row_groups):
+            at = pc.index(file.read_row_group(group, columns=["id"])["id"], value).as_py()
             if at >= 0:
-                return table.read_row_group(group).slice(at, 1).to_pylist()[0]
+                return file.read_row_group(group).slice(at, 1).to_pylist()[0]
     return None
 
 
-def _document(row: dict[str, Any]) -> Document:
-    return Document(**row | {"meta": json.loads(row["meta"])})
+def _document(directory: Path, id: str) -> Document | None:
+    row = _row(directory, DOCUMENTS, id)
+    if row is None:
+        return None
+    with _reading(directory):
+        return Document(**row | {"meta": json.loads(row["meta"])})
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """What cannot be read is damage. `path`: what a build makes again when it is gone."""
+    try:
+        yield
+    except PermissionError:
+        raise
+    except (OSError, pa.ArrowException, ValueError, TypeError, LookupError) as e:
+        raise _damaged(path, f"{type(e).__name__}: {' '.join(str(e).split())}") from e
+
+
+def _damaged(path: Path, how: str) -> DataError:
+    return DataError(
+        f"{path}: is damaged ({how}); remove it and run the same build again, which makes it anew"
+    )

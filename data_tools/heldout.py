@@ -1,4 +1,4 @@
-"""Which documents are kept for evaluation: a function of their content alone."""
+"""Which documents are kept for evaluation: a function of their text as it was read."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -9,17 +9,17 @@ import pyarrow.parquet as pq
 
 from data_tools.stage import Input
 
-MEMBERS = pa.schema([("id", pa.binary(16)), ("content_hash", pa.binary(16))])
-"""A row for each document that stays, and each of its near duplicates: its id, the content hash of
-the other."""
+RELATIVES = pa.schema([("id", pa.binary(16)), ("read_hash", pa.binary(16))])
+"""A row for each document and each of its near duplicates: its id, the hash of the other."""
 
 
 @dataclass(frozen=True)
 class HeldoutConfig:
-    """Documents whose salted content hash falls under a threshold; later files move none.
+    """Documents whose salted hash falls under a threshold.
 
-    A cluster of near duplicates is held out when any of its members is, so that a new and better
-    copy of an evaluation document does not take it into training.
+    The hash is that of the text as it was read, and a document is held out with any of its near
+    duplicates, dropped ones too: so neither cleaning nor a new and better copy takes an evaluation
+    document into training.
     """
 
     fraction: float = 0.001
@@ -31,20 +31,20 @@ class HeldoutConfig:
         if not 0 <= self.fraction < 1:
             raise ValueError(f"fraction={self.fraction} must be at least 0 and below 1")
 
-    def holds(self, content_hashes: Iterable[bytes]) -> bool:
-        """True when a cluster with these members belongs to the split `heldout`."""
-        return any(self._falls_below(h) for h in content_hashes)
+    def holds(self, read_hashes: Iterable[bytes]) -> bool:
+        """True when a document belongs to the split `heldout`: its hash, and its relatives'."""
+        return any(self._falls_below(h) for h in read_hashes)
 
-    def _falls_below(self, content_hash: bytes) -> bool:
-        digest = hashlib.blake2b(self.salt.encode() + content_hash, digest_size=8).digest()
+    def _falls_below(self, read_hash: bytes) -> bool:
+        digest = hashlib.blake2b(self.salt.encode() + read_hash, digest_size=8).digest()
         return int.from_bytes(digest, "big") < self.fraction * 2**64
 
 
-def read_members(files: Iterable[Input]) -> Mapping[bytes, list[bytes]]:
-    """Document id -> content hashes of the near duplicates that it stands for."""
-    members: dict[bytes, list[bytes]] = {}
+def read_relatives(files: Iterable[Input]) -> Mapping[bytes, list[bytes]]:
+    """Document id -> hashes of its near duplicates."""
+    relatives: dict[bytes, list[bytes]] = {}
     for file in files:
-        columns = pq.read_table(file.path, schema=MEMBERS).to_pydict()
-        for id, content_hash in zip(columns["id"], columns["content_hash"], strict=True):
-            members.setdefault(id, []).append(content_hash)
-    return members
+        columns = pq.read_table(file.path, schema=RELATIVES).to_pydict()
+        for id, read_hash in zip(columns["id"], columns["read_hash"], strict=True):
+            relatives.setdefault(id, []).append(read_hash)
+    return relatives

@@ -11,10 +11,14 @@ from data_tools.boilerplate.config import BoilerplateConfig
 from data_tools.dedup.config import ShingleConfig
 from data_tools.document import DataError
 from data_tools.privacy.config import PrivacyConfig
+from data_tools.privacy.scrub import Scrubber
 from data_tools.recipe import Recipe
 from data_tools.source import SourceConfig
 from data_tools.stage import Report
 from jaxlm.schema import ConfigError
+
+MASKED = PrivacyConfig()
+"""What masks all that is private."""
 
 
 def check_names(recipe: Recipe) -> None:
@@ -47,7 +51,7 @@ def available(recipe: Recipe, workdir: Path) -> tuple[Recipe, dict[str, str]]:
             f"{path}: no such file; gather the sample first: "
             f"python -m data_tools sample --workdir={workdir}"
         )
-    missing = json.loads(path.read_text(encoding="utf-8"))["missing"]
+    missing = _missing(path)
     for name in missing:
         print(f"source {name} is left out: {missing[name]}", flush=True)
     present = tuple(s for s in recipe.sources if s.name not in missing)
@@ -57,8 +61,31 @@ def available(recipe: Recipe, workdir: Path) -> tuple[Recipe, dict[str, str]]:
     return replace(recipe, sources=present, rules=rules), missing
 
 
-def check_read(source: SourceConfig, reports: Sequence[Report]) -> None:
-    """`DataError` when what its partitions of the read stage said is that there is no document."""
+def _missing(path: Path) -> dict[str, str]:
+    """Source -> why it is missing, by an inventory."""
+    try:
+        missing = json.loads(path.read_text(encoding="utf-8"))["missing"]
+    except (ValueError, RecursionError) as e:
+        fault = f"is no JSON ({e})"
+    except (TypeError, KeyError):
+        fault = "has no object 'missing'"
+    else:
+        if isinstance(missing, dict) and all(isinstance(why, str) for why in missing.values()):
+            return missing
+        fault = f"has missing={missing!r}, which is no object of source -> reason"
+    raise DataError(
+        f"{path}: {fault}; gather the sample again (python -m data_tools sample), or set "
+        "config.inventory='' when no source is missing"
+    )
+
+
+def check_read(
+    source: SourceConfig, reports: Sequence[Report], privacy: PrivacyConfig = MASKED
+) -> None:
+    """`DataError` when what its partitions of the read stage said is that there is no document.
+
+    A bad record is quoted as `privacy`, `of` the source's type, lets people see it.
+    """
     if sum(r["documents"] for r in reports):
         return
     where = f"source {source.name}: no document in the files of {', '.join(source.paths)}"
@@ -71,9 +98,10 @@ def check_read(source: SourceConfig, reports: Sequence[Report]) -> None:
         )
     reasons = ", ".join(f"{reason} ({n})" for reason, n in bad.most_common(5))
     sample = next(s for r in reports for s in r["bad_samples"])
+    detail = Scrubber(privacy, None).mask(sample["detail"])
     raise DataError(
         f"{where}: {reasons}; for example {sample['path']} {sample['place']}: "
-        f"{sample['reason']} {sample['detail']}".rstrip()
+        f"{sample['reason']} {detail}".rstrip()
     )
 
 

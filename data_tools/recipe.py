@@ -6,7 +6,7 @@ gives the frozen, validated recipe.
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +53,10 @@ class RuleConfig:
         return parse(RULES[self.name], self.params, f"{path}.params")
 
 
+RESERVED = re.compile(r"<(unk|bos|eos|pad|spare_\d+|0x[0-9A-Fa-f]{2})>")
+"""Pieces that a tokenizer has in any case, or for later use."""
+
+
 @dataclass(frozen=True)
 class TokenizerConfig:
     """A SentencePiece BPE model that gives every text back exactly.
@@ -80,10 +84,24 @@ class TokenizerConfig:
     """Numbered control symbols <spare_0>, ... for later use."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.character_coverage <= 1:
+        if not 0.98 <= self.character_coverage <= 1:
             raise ValueError(
-                f"character_coverage={self.character_coverage} must be above 0 and at most 1"
+                f"character_coverage={self.character_coverage} must be from 0.98 to 1; the trainer "
+                "takes no other"
             )
+        for symbol in self.control_symbols:
+            fault = ""
+            if not symbol:
+                fault = "is empty"
+            elif RESERVED.fullmatch(symbol):
+                fault = "is reserved"
+            elif self.control_symbols.count(symbol) > 1:
+                fault = "is named twice"
+            if fault:
+                raise ValueError(
+                    f"control_symbols: {symbol!r} {fault}; each needs a name of its own, other "
+                    "than <unk>, <bos>, <eos>, <pad>, <spare_N> and bytes such as <0x0A>"
+                )
         thresholds.at_least(self, 0, "spares")
         thresholds.at_least(self, 1, "vocab_size", "sample_bytes")
 
@@ -101,6 +119,10 @@ class PackConfig:
 
     def __post_init__(self) -> None:
         thresholds.at_least(self, 1, "chunk_tokens", "shard_chunks")
+
+
+LEAST_WORKER_BYTES = 512 << 20
+"""Of a limit for workers: a row group of text, and what a stage makes of it, must fit."""
 
 
 @dataclass(frozen=True)
@@ -148,20 +170,19 @@ class Recipe:
         for i, source in enumerate(self.sources):
             _check_source(source, names, f"config.sources[{i}]")
         types = sorted({s.type for s in self.sources})
-        for i, rule in enumerate(self.rules):
-            rule.build(f"config.rules[{i}]")
-            for kind in rule.types:
-                if kind not in types:
-                    raise ConfigError(
-                        f"config.rules[{i}].types: no source has the type {kind!r}; "
-                        f"types here: {', '.join(types)}"
-                    )
+        for i in range(len(self.rules)):
+            _check_rule(self.rules[: i + 1], types, f"config.rules[{i}]")
         for id in self.restored:
             if not re.fullmatch("[0-9a-f]{32}", id):
                 raise ConfigError(f"config.restored: {id!r} is no id; write its 32 hex digits")
         for name, least in (("partition_bytes", 1), ("workers", 0), ("worker_memory_bytes", 0)):
             if getattr(self, name) < least:
                 raise ConfigError(f"config.{name}={getattr(self, name)}: must be at least {least}")
+        if 0 < self.worker_memory_bytes < LEAST_WORKER_BYTES:
+            raise ConfigError(
+                f"config.worker_memory_bytes={self.worker_memory_bytes}: must be at least "
+                f"{LEAST_WORKER_BYTES}, or 0 for no limit: with less no stage can work"
+            )
 
     def rules_for(self, type: str) -> tuple[NamedRule, ...]:
         """The rules that apply to a source type, in order."""
@@ -174,6 +195,24 @@ class Recipe:
     def worker_count(self) -> int:
         """`workers`, or the number of cores that this process may use."""
         return self.workers or len(os.sched_getaffinity(0))
+
+
+def _check_rule(rules: Sequence[RuleConfig], types: Sequence[str], path: str) -> None:
+    """The last of these rules, as those before it and the types of the sources allow it."""
+    *before, rule = rules
+    rule.build(path)
+    for kind in rule.types or types:
+        if kind not in types:
+            raise ConfigError(
+                f"{path}.types: no source has the type {kind!r}; types here: {', '.join(types)}"
+            )
+        scored = any(r.weight and (not r.types or kind in r.types) for r in before)
+        if rule.name == "quality" and not scored:
+            raise ConfigError(
+                f"{path}.name='quality': no rule before it is scored for the type {kind!r}, and "
+                "nothing would ever be dropped; give such a rule a weight, or name in types those "
+                "that have one"
+            )
 
 
 def _check_source(source: SourceConfig, names: list[str], path: str) -> None:

@@ -78,6 +78,7 @@ class Commit:
     """A finished partition."""
 
     partition: str
+    fingerprint: str
     directory: Path
     outputs: Mapping[str, Output]
     report: Report
@@ -150,10 +151,14 @@ def _stale(partitions: Sequence[Partition[Any]], root: Path) -> list[Path]:
 
 def _sweep(partitions: Sequence[Partition[Any]], root: Path) -> None:
     for entry in _stale(partitions, root):
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        else:  # what a file manager or an editor left there
-            entry.unlink()
+        _remove(entry)
+
+
+def _remove(entry: Path) -> None:
+    if entry.is_dir() and not entry.is_symlink():
+        shutil.rmtree(entry)
+    else:  # what a file manager or an editor left there
+        entry.unlink(missing_ok=True)
 
 
 def _pending(stage: Stage[Any], partitions: Sequence[Partition[Any]], root: Path) -> list[Task]:
@@ -162,7 +167,7 @@ def _pending(stage: Stage[Any], partitions: Sequence[Partition[Any]], root: Path
     tasks = []
     for p in partitions:
         current = fingerprint(stage, p)
-        if _committed(root / p.name, current) is None:
+        if _current(root / p.name, current) is None:
             paths = [i.path for files in p.inputs.values() for i in files]
             size = sum(path.stat().st_size // readers[path] for path in paths)
             tasks.append(Task(stage, p, root, current, size))
@@ -181,7 +186,7 @@ def run_stage(
     tasks = _pending(stage, partitions, root)
     engine.run(run_task, tasks, stage.name)
     _sweep(partitions, root)  # attempts whose worker died
-    commits = [_committed(root / p.name, fingerprint(stage, p)) for p in partitions]
+    commits = [_current(root / p.name, fingerprint(stage, p)) for p in partitions]
     assert all(commits), f"{stage.name}: a partition is not committed after its run"
     seconds = time.monotonic() - started
     if partitions:
@@ -198,7 +203,7 @@ def run_stage(
 def run_task(task: Task) -> None:
     """Runs one partition and commits it: a crash at any moment leaves the old state or the new."""
     final = task.root / task.name
-    if _committed(final, task.fingerprint):  # by an attempt whose worker died right after
+    if _current(final, task.fingerprint):  # by an attempt whose worker died right after
         return
     # a name of its own: on a cluster, an attempt that is given up may still be running
     temporary = task.root / f"{task.name}.{uuid.uuid4().hex}.tmp"
@@ -219,23 +224,34 @@ def run_task(task: Task) -> None:
     (temporary / COMMIT).write_text(json.dumps(commit, ensure_ascii=False), encoding="utf-8")
     _sync(temporary / COMMIT)
     _sync(temporary)
-    if final.exists():
-        shutil.rmtree(final)
+    _remove(final)
     temporary.rename(final)
     _sync(task.root)
 
 
-def _committed(directory: Path, expected: str) -> Commit | None:
-    """The commit in a directory if it has this fingerprint and its files are all there."""
+def _current(directory: Path, expected: str) -> Commit | None:
+    """The commit in a directory if it has this fingerprint."""
+    commit = committed(directory)
+    return commit if commit is not None and commit.fingerprint == expected else None
+
+
+def committed(directory: Path) -> Commit | None:
+    """The commit in a directory if there is one and its files are all there, of their sizes."""
     try:
         data = json.loads((directory / COMMIT).read_text(encoding="utf-8"))
-        if data["fingerprint"] != expected:
-            return None
-        outputs = {name: Output(**o) for name, o in data["outputs"].items()}
-        commit = Commit(directory.name, directory, outputs, data["report"], data["seconds"])
-    except (FileNotFoundError, ValueError, TypeError, KeyError):  # torn, or written by no build
+        commit = Commit(
+            partition=directory.name,
+            fingerprint=data["fingerprint"],
+            directory=directory,
+            outputs={name: Output(**o) for name, o in data["outputs"].items()},
+            report=data["report"],
+            seconds=data["seconds"],
+        )
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         return None
-    for name, output in outputs.items():
+    except (ValueError, TypeError, KeyError, AttributeError):  # torn, or written by no build
+        return None
+    for name, output in commit.outputs.items():
         path = directory / name
         if not path.is_file() or path.stat().st_size != output.bytes:
             return None

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from data_tools.document import Document, Drop
 from data_tools.drops import Drops, standing
-from data_tools.heldout import read_members
+from data_tools.heldout import read_relatives
 from data_tools.restored import Restored
 from data_tools.stage import Partition, Report, Stage
 from data_tools.tally import Tally
@@ -25,18 +25,19 @@ SCHEMA = pa.schema(
     [
         ("id", pa.binary(16)),
         ("content_hash", pa.binary(16)),
+        ("read_hash", pa.binary(16)),
         ("source", pa.string()),
         ("type", pa.string()),
         ("path", pa.string()),
         ("offset", pa.int64()),
         ("quality", pa.float64()),
-        ("members", pa.list_(pa.binary(16))),
+        ("relatives", pa.list_(pa.binary(16))),
         ("text_bytes", pa.int64()),
         ("tokens", pa.int64()),
         ("ids", pa.large_binary()),
     ]
 )
-"""`members`: content hashes of the near duplicates that were dropped in the document's favour.
+"""`relatives`: `read_hash` of the document's near duplicates.
 `ids`: little-endian, of `id_dtype`; without BOS."""
 
 
@@ -50,7 +51,7 @@ def tokenize_partition(partition: Partition[Restored], out: Path) -> Report:
     tokenizer does not give back."""
     (model,) = partition.inputs["tokenizer"]
     tokenizer = _tokenizer(model.path, model.identity)
-    members = read_members(partition.inputs["members"])
+    relatives = read_relatives(partition.inputs["relatives"])
     kept, tokens = Tally(), 0
     with (
         pq.ParquetWriter(out / "tokens.parquet", SCHEMA, compression="zstd") as table,
@@ -58,7 +59,7 @@ def tokenize_partition(partition: Partition[Restored], out: Path) -> Report:
     ):
         for batch in batched(_kept(partition, drops), BATCH):
             rows: list[dict[str, Any]] = [
-                row | {"members": members.get(row["id"], [])}
+                row | {"relatives": relatives.get(row["id"], [])}
                 for row in _rows(batch, tokenizer, drops, kept)
             ]
             table.write_table(pa.Table.from_pylist(rows, SCHEMA))
@@ -87,7 +88,7 @@ def _rows(
             drops.add(document, Drop("round_trip", _difference(text, decoded)))
             continue
         kept.add(document)
-        yield {name: getattr(document, name) for name in SCHEMA.names[:7]} | {
+        yield {name: getattr(document, name) for name in SCHEMA.names[:8]} | {
             "text_bytes": len(text.encode()),
             "tokens": len(ids),
             "ids": np.array(ids, dtype).tobytes(),

@@ -53,7 +53,10 @@ def set_partition(one: EvaluationConfig, config: DecontaminateConfig, file: Inpu
 
 
 def runs_partition(partition: Partition[SetConfig], out: Path) -> Report:
-    """Writes the three files; needs 16 bytes a run, and 32 while they are sorted."""
+    """Writes the three files; needs 16 bytes a run, and 32 while they are sorted.
+
+    Raises `DataError` for a set without a run: nothing could be kept apart from it.
+    """
     config = partition.config
     (file,) = partition.inputs["file"]
     found = list(_texts(file, config))
@@ -69,6 +72,12 @@ def runs_partition(partition: Partition[SetConfig], out: Path) -> Report:
     hash_G, owner_G = hash_G[order], owner_G[order]
     first_G = begins(hash_G, owner_G)
     hash_G, owner_G = hash_G[first_G], owner_G[first_G]
+    if not len(hash_G):
+        raise DataError(
+            f"evaluation set {partition.name}: none of its {len(found)} texts has a run of "
+            f"words={config.words} or characters={config.characters}, so that it would protect "
+            "nothing; lower words or characters, or take the set out of the recipe"
+        )
     long, owner_G = np.unique(owner_G, return_inverse=True)
     np.save(out / "hashes.npy", hash_G)
     np.save(out / "texts.npy", owner_G.astype(np.uint32))
@@ -123,4 +132,4 @@ def spelled_runs(text: str, words: int, characters: int) -> list[str]:
     return result
 
 
-RUNS = Stage("evaluation_runs", f"1 {VERSION}", runs_partition)
+RUNS = Stage("evaluation_runs", f"2 {VERSION}", runs_partition)

@@ -3,9 +3,9 @@
 The best document of a component stays. Each other one is compared with it: similar ones go, the
 rest are a component again, until each document stays or is similar to one that does.
 
-    <partition>.parquet           VERDICTS about the documents of a partition
-    <partition>.members.parquet   for the documents of a partition that stay: their near duplicates
-    clusters.parquet              CLUSTERS, of one range of components
+    <partition>.parquet             VERDICTS about the documents of a partition
+    <partition>.relatives.parquet   RELATIVES of the documents of a partition
+    clusters.parquet                CLUSTERS, of one range of components
 """
 
 import json
@@ -23,7 +23,7 @@ from data_tools.dedup.node import begins, facts, homes, range_bounds
 from data_tools.dedup.sets import Sets
 from data_tools.dedup.verify import Similarity
 from data_tools.drops import VERDICTS
-from data_tools.heldout import MEMBERS
+from data_tools.heldout import RELATIVES
 from data_tools.stage import Input, Partition, Report, Stage
 
 CLUSTERS = pa.schema(
@@ -46,8 +46,6 @@ class ClusterConfig:
     count: int
     same: SameConfig
     survivor: SurvivorConfig
-    restored: tuple[str, ...]
-    """Ids (32 hex digits) of documents that stay though they are near duplicates."""
     memory_bytes: int
 
 
@@ -78,7 +76,7 @@ def clusters_partition(partition: Partition[ClusterConfig], out: Path) -> Report
     found = _resolve(component_N, best, sets, fact_N["content"], node_N, config)
     names = [i.name for i in inputs["facts"]]
     _write_verdicts(found, fact_N, node_N, names, config.same.threshold, out)
-    _write_members(_members(found, fact_N, config.restored), fact_N, node_N, names, out)
+    _write_relatives(_relatives(found, node_N, partition), fact_N, node_N, names, out)
     _write_clusters(found, component_N, fact_N, source_N, out)
     _, sizes = np.unique(found.kept_D, return_counts=True)
     return {
@@ -161,35 +159,29 @@ def _write_verdicts(
         pq.write_table(table, out / f"{names[home]}.parquet", compression="zstd")
 
 
-def _members(
-    found: _Clusters, fact_N: np.ndarray, restored: tuple[str, ...]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Places of documents that stay, and beside each of them one of its near duplicates."""
-    stay, near = [found.kept_D], [found.gone_D]
-    gone = {}
-    if restored:
-        gone = {id.hex(): at for at, id in enumerate(hashes(fact_N["id"][found.gone_D]))}
-    for at in (gone[id] for id in restored if id in gone):
-        cluster_D = found.kept_D == found.kept_D[at]
-        others = np.setdiff1d(found.gone_D[cluster_D], found.gone_D[at])
-        near.append(np.append(others, found.kept_D[at]))
-        stay.append(np.full(len(near[-1]), found.gone_D[at]))
-    return np.concatenate(stay), np.concatenate(near)
+def _relatives(
+    found: _Clusters, node_N: np.ndarray, partition: Partition[ClusterConfig]
+) -> np.ndarray:
+    """int64[R, 2]: places of two documents that are similar, each pair in both orders: those of the
+    range that were verified, and the members of a cluster with the one that stays."""
+    (key_file,), (pair_file,) = partition.inputs["pair_keys"], partition.inputs["pairs"]
+    keys = np.load(key_file.path, mmap_mode="r")
+    here = range_bounds(keys, partition.config.index, partition.config.count)
+    pair_V2 = np.load(pair_file.path, mmap_mode="r")[here]
+    by_node = np.argsort(node_N)
+    place_V2 = by_node[np.searchsorted(node_N[by_node], pair_V2)]
+    pair_R2 = np.concatenate([place_V2, np.stack([found.kept_D, found.gone_D], 1)])
+    return np.unique(np.concatenate([pair_R2, pair_R2[:, ::-1]]), axis=0)
 
 
-def _write_members(
-    members: tuple[np.ndarray, np.ndarray],
-    fact_N: np.ndarray,
-    node_N: np.ndarray,
-    names: list[str],
-    out: Path,
+def _write_relatives(
+    pair_R2: np.ndarray, fact_N: np.ndarray, node_N: np.ndarray, names: list[str], out: Path
 ) -> None:
-    stay_M, near_M = members
-    for home, places, _ in homes(node_N[stay_M]):
-        ids = hashes(fact_N["id"][stay_M[places]])
-        contents = hashes(fact_N["content"][near_M[places]])
-        table = pa.table([ids, contents], MEMBERS)
-        pq.write_table(table, out / f"{names[home]}.members.parquet", compression="zstd")
+    for home, places, _ in homes(node_N[pair_R2[:, 0]]):
+        ids = hashes(fact_N["id"][pair_R2[places, 0]])
+        others = hashes(fact_N["read"][pair_R2[places, 1]])
+        table = pa.table([ids, others], RELATIVES)
+        pq.write_table(table, out / f"{names[home]}.relatives.parquet", compression="zstd")
 
 
 def _write_clusters(
@@ -221,4 +213,4 @@ def _write_clusters(
     pq.write_table(pa.table(columns, CLUSTERS), out / "clusters.parquet", compression="zstd")
 
 
-CLUSTERS_STAGE = Stage("near_duplicates", "2", clusters_partition)
+CLUSTERS_STAGE = Stage("near_duplicates", "3", clusters_partition)

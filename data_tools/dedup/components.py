@@ -2,6 +2,7 @@
 
     keys.npy    uint64[M]   sorted: first half of the smallest id of each document's component
     nodes.npy   uint64[M]   of each key: the document; by id in each component
+    pair_keys.npy, pairs.npy   uint64[V], uint64[V, 2]   the similar pairs by component, as nodes
 
 It is the one step that holds something of the whole corpus: about 100 bytes a similar pair.
 """
@@ -26,9 +27,14 @@ def components_partition(partition: Partition[None], out: Path) -> Report:
     pair_V2 = rank_N[place_V2.reshape(-1, 2)]
     label_N = components(pair_V2[:, 0], pair_V2[:, 1], len(order))
     fact_N, node_N = fact_N[order], node_N[order]
-    by_label = np.argsort(fact_N["id"][label_N, 0], kind="stable")
-    np.save(out / "keys.npy", fact_N["id"][label_N[by_label], 0].astype(np.uint64))
-    np.save(out / "nodes.npy", node_N[by_label])
+    key_N = fact_N["id"][label_N, 0].astype(np.uint64)
+    by_key = np.argsort(key_N, kind="stable")
+    np.save(out / "keys.npy", key_N[by_key])
+    np.save(out / "nodes.npy", node_N[by_key])
+    key_V = key_N[pair_V2[:, 0]]
+    by_key = np.argsort(key_V, kind="stable")
+    np.save(out / "pair_keys.npy", key_V[by_key])
+    np.save(out / "pairs.npy", node_N[pair_V2[by_key]])
     _, sizes = np.unique(label_N, return_counts=True)
     return {
         "documents": len(node_N),
@@ -51,4 +57,4 @@ def components(first_E: np.ndarray, second_E: np.ndarray, count: int) -> np.ndar
             return label_N
 
 
-COMPONENTS = Stage("near_components", "1", components_partition)
+COMPONENTS = Stage("near_components", "2", components_partition)

@@ -6,6 +6,11 @@ from typing import Literal
 from data_tools import thresholds
 from jaxlm.schema import section
 
+LEAST_MEMORY_BYTES = 1 << 20
+"""Of a budget: work is cut into pieces of its size, and each piece is a task and files."""
+MOST_PERMUTATIONS = 4096
+"""Of a signature, which is held for many documents at a time."""
+
 type Criterion = Literal["quality", "longest", "source"]
 
 
@@ -52,6 +57,11 @@ class BandConfig:
         thresholds.at_least(self, 0, "seed")
         if self.seed >= 1 << 32:
             raise ValueError(f"seed={self.seed} must be below 2**32")
+        if self.bands * self.rows > MOST_PERMUTATIONS:
+            raise ValueError(
+                f"bands={self.bands} of rows={self.rows} are {self.bands * self.rows} permutations "
+                f"for each shingle, at most {MOST_PERMUTATIONS} are allowed; lower one of them"
+            )
 
 
 @dataclass(frozen=True)
@@ -112,6 +122,10 @@ class NearConfig:
 
     def __post_init__(self) -> None:
         thresholds.at_least(self, 2, "bucket_limit")
-        thresholds.at_least(self, 1, "memory_bytes")
+        if self.memory_bytes < LEAST_MEMORY_BYTES:
+            raise ValueError(
+                f"memory_bytes={self.memory_bytes} must be at least {LEAST_MEMORY_BYTES}: less "
+                "cuts the work into countless tasks; raise it"
+            )
         if not 0 < self.alarm_share <= 1:
             raise ValueError(f"alarm_share={self.alarm_share} must be above 0 and at most 1")

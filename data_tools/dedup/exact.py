@@ -1,12 +1,12 @@
-"""Exact duplicates: of the documents with one content hash, the one with the smallest id stays.
+"""Exact duplicates: of the documents of one type and text, the one with the smallest id stays.
 
-Two stages, so that no process holds the hashes of the whole corpus. `exact_keys` sorts the pairs
-(content hash, id) of each partition into buckets by hash; `exact_duplicates` finds, in one bucket
-of all partitions, the documents that do not stay, and writes them apart for each partition: text is
-not copied for it.
+Two stages, so that no process holds the hashes of the whole corpus. `exact_keys` sorts content
+hash, type and id of each partition's documents into buckets by hash; `exact_duplicates` finds, in
+one bucket of all partitions, the documents that do not stay, and writes them apart for each
+partition: text is not copied for it.
 
 It runs first, on the text as it was read, and saves the later steps the work. Copies that cleaning
-makes equal are left to near dedup.
+makes equal are left to near dedup, and so are those of other types, whose own rules may drop them.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from data_tools.stage import Input, Partition, Report, Run, Stage, StageResult
 
 @dataclass(frozen=True)
 class ExactConfig:
-    """Copies of documents: one of each content stays, the one with the smallest id."""
+    """Copies of documents of one type: the one with the smallest id stays."""
 
     buckets: int = 16
     """Hash ranges that are sorted apart, in about 300 bytes of memory a document in one: more of
@@ -36,7 +36,7 @@ class ExactConfig:
         thresholds.at_least(self, 1, "buckets")
 
 
-KEYS = pa.schema([("content_hash", pa.binary(16)), ("id", pa.binary(16))])
+KEYS = pa.schema([("content_hash", pa.binary(16)), ("type", pa.string()), ("id", pa.binary(16))])
 
 
 def find(
@@ -76,9 +76,10 @@ def duplicates_partition(partition: Partition[None], out: Path) -> Report:
     keys = pa.concat_tables(tables)
     origin_N = np.repeat(np.arange(len(inputs)), [len(t) for t in tables])
     hash_N2, id_N2 = words(keys["content_hash"]), words(keys["id"])
-    order_N = np.lexsort((id_N2[:, 1], id_N2[:, 0], hash_N2[:, 1], hash_N2[:, 0]))
-    same_N = ~begins(*hash_N2[order_N].T)
-    # the first of each run of one hash has the smallest id
+    type_N = keys["type"].combine_chunks().dictionary_encode().indices.to_numpy()
+    order_N = np.lexsort((id_N2[:, 1], id_N2[:, 0], type_N, hash_N2[:, 1], hash_N2[:, 0]))
+    same_N = ~begins(type_N[order_N], *hash_N2[order_N].T)
+    # the first of each run of one hash and type has the smallest id
     first_N = np.maximum.accumulate(np.where(same_N, 0, np.arange(len(order_N))))
     lost, kept = order_N[same_N], order_N[first_N[same_N]]
     for origin in np.unique(origin_N[lost]):
@@ -90,5 +91,5 @@ def duplicates_partition(partition: Partition[None], out: Path) -> Report:
     return {"duplicates": len(lost)}
 
 
-KEYS_STAGE = Stage("exact_keys", "1", keys_partition)
-DUPLICATES_STAGE = Stage("exact_duplicates", "1", duplicates_partition)
+KEYS_STAGE = Stage("exact_keys", "2", keys_partition)
+DUPLICATES_STAGE = Stage("exact_duplicates", "2", duplicates_partition)

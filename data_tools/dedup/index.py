@@ -32,12 +32,13 @@ FACT = np.dtype(
     [
         ("id", ">u8", 2),
         ("content", ">u8", 2),
+        ("read", ">u8", 2),
         ("quality", "<f8"),
         ("length", "<u4"),
         ("source", "<u4"),
     ]
 )
-"""Of one document: two hashes whose words have the order of their bytes, and what decides which
+"""Of one document: three hashes whose words have the order of their bytes, and what decides which
 document of a cluster stays; `length` in characters."""
 
 
@@ -80,7 +81,7 @@ def index_partition(partition: Partition[IndexConfig], out: Path) -> Report:
     return {"documents": dict(standing), "records": len(key_M)}
 
 
-COLUMNS = ("id", "content_hash", "text", "source", "type", "quality")
+COLUMNS = ("id", "content_hash", "read_hash", "text", "source", "type", "quality")
 
 
 def by_kind(
@@ -99,6 +100,7 @@ def by_kind(
 def _facts(group: pa.Table, texts: Sequence[str], sources: Sequence[int]) -> np.ndarray:
     facts = np.empty(len(group), FACT)
     facts["id"], facts["content"] = words(group["id"]), words(group["content_hash"])
+    facts["read"] = words(group["read_hash"])
     facts["quality"] = group["quality"].to_numpy()
     facts["length"] = [len(text) for text in texts]
     facts["source"] = sources
@@ -133,4 +135,4 @@ def _records(
             yield key_BT.ravel(), np.stack([next_BT.ravel(), row_BT.ravel()], 1)
 
 
-INDEX = Stage("near_index", f"1 {VERSION}", index_partition)
+INDEX = Stage("near_index", f"2 {VERSION}", index_partition)

@@ -7,7 +7,7 @@ Six stages, so that no process holds the corpus (see their files for what each w
     near_sets         a partition           shingles of the documents that are in a pair
     near_verify       a range of pairs      the pairs whose exact similarity reaches the threshold
     near_components   all                   what hangs together by them
-    near_duplicates   a range of components what stays; verdicts, members and clusters
+    near_duplicates   a range of components what stays; verdicts, relatives, clusters
 
 How documents are cut into partitions, the ranges and the memory budget change no verdict: every
 choice is made by content and by id.
@@ -37,13 +37,9 @@ SPREAD, SPREAD_BYTES = 8, 1 << 19
 """Ranges that there are in any case, for the workers to share, while each has so much work."""
 
 
-def find(
-    run: Run, documents: Documents, config: NearConfig, restored: tuple[str, ...] = ()
-) -> StageResult:
-    """Verdicts (`about(partition)`), members (`about(partition, ".members")`) and clusters.parquet.
-
-    `restored`: ids (32 hex digits) of documents that will stay against their verdict; they get
-    members too.
+def find(run: Run, documents: Documents, config: NearConfig) -> StageResult:
+    """Verdicts (`about(partition)`), relatives (`about(partition, ".relatives")`: what is held out
+    together) and clusters.parquet.
 
     `run` runs a stage; the result is that of the last.
     """
@@ -87,11 +83,11 @@ def find(
         _ranges(
             _total(components, "documents") * MEMBER_BYTES,
             memory,
-            lambda i, n: ClusterConfig(i, n, same, config.survivor, restored, memory),
+            lambda i, n: ClusterConfig(i, n, same, config.survivor, memory),
             facts
             | sets
             | _inputs(index, {"sources": "sources.json"})
-            | _inputs(components, {"keys": "keys.npy", "nodes": "nodes.npy"}),
+            | _inputs(components, {n: f"{n}.npy" for n in ("keys", "nodes", "pair_keys", "pairs")}),
         ),
     )
 

@@ -99,7 +99,7 @@ def _work(pipe: Connection) -> None:
     """A worker: runs tasks until its parent goes away."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C: the parent decides
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    with contextlib.suppress(EOFError):
+    with contextlib.suppress(EOFError, ConnectionError):  # it was killed
         while True:
             pipe.send(execute(*pipe.recv()))
 

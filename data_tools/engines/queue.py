@@ -40,7 +40,7 @@ class Queue[T: Task]:
         return self._waiting.popleft()
 
     def ended(self, attempt: Attempt[T], failure: Failure | None) -> None:
-        """Takes note; a full disk raises, since no other task can go on."""
+        """Takes note; a full disk or the like raises: no other task can go on."""
         if failure is None:
             self._progress.update(attempt.task.bytes)
         elif failure.kind is EnvironmentProblem:

@@ -12,13 +12,22 @@ from pathlib import Path
 from typing import Protocol
 
 from data_tools.document import DataError
-from jaxlm.errors import EnvironmentProblem, UserError
+from data_tools.engines.refusal import refusal
+from jaxlm.errors import UserError
 
 ATTEMPTS = 3
 """Times that a task is run before it has failed, unless running it again cannot help."""
 
 LIMITED = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 """Environment of a worker with a memory limit: Arrow's own pool would reserve a GiB at once."""
+
+
+NO_MEMORY = (
+    os.strerror(errno.ENOMEM),
+    os.strerror(errno.EAGAIN),
+    "Failed to launch worker thread",
+)
+"""How Arrow says that a worker's limit left no room for a buffer or for the stack of a thread."""
 
 
 class Task(Protocol):
@@ -40,7 +49,7 @@ class Engine(Protocol):
 
     A task that fails is run again, up to `ATTEMPTS` times. If one fails for good the others still
     run; then all failures are raised together: a `UserError` if that is all they are, else a
-    `TaskError`. A full disk is raised at once.
+    `TaskError`. An `EnvironmentProblem`, such as a full disk, is raised at once.
     """
 
     def run[T: Task](
@@ -74,8 +83,10 @@ def execute[T: Task](function: Callable[[T], None], task: T, memory_bytes: int) 
     except UserError as e:
         return Failure(DataError, str(e), again=False)
     except Exception as e:
-        if os.strerror(errno.ENOSPC) in str(e):  # also in the RuntimeError of an ArrayRecord writer
-            return Failure(EnvironmentProblem, f"{e}; make room, then start again", again=False)
+        if memory_bytes and any(words in str(e) for words in NO_MEMORY):
+            return Failure(DataError, _out_of_memory(memory_bytes), again=False)
+        if problem := refusal(e):
+            return Failure(type(problem), str(problem), again=False)
         return Failure(TaskError, "".join(traceback.format_exception(e)), again=True)
     return None
 

@@ -95,14 +95,18 @@ class PrivacyConfig:
 
     def of(self, type: str) -> "PrivacyConfig":
         """What holds for a source type: its own policies, and no other type's."""
-        own = self.types.get(type, {})
+        own, path = self.types.get(type, {}), f"config.privacy.types[{type!r}]"
+        if not isinstance(own, Mapping):
+            raise ConfigError(
+                f"{path}={own!r}: must be a mapping of private data to policies, for example "
+                "{'email': 'keep'}"
+            )
         unknown = [name for name in own if name not in ENTITIES]
         if unknown:
             raise ConfigError(
-                f"types[{type!r}].{unknown[0]}: is no type of private data; "
-                f"use one of {', '.join(ENTITIES)}"
+                f"{path}.{unknown[0]}: is no type of private data; use one of {', '.join(ENTITIES)}"
             )
-        return parse(PrivacyConfig, {**to_dict(self), "types": {}, **own}, f"types[{type!r}]")
+        return parse(PrivacyConfig, {**to_dict(self), "types": {}, **own}, path)
 
     def policies(self) -> dict[str, str]:
         """Entity -> policy, in order of trust."""

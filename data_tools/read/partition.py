@@ -1,8 +1,5 @@
 """The read stage: raw files to tables of documents, and every bad place to a table of its own."""
 
-import glob
-import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,6 +9,7 @@ from pathlib import Path, PurePath
 from data_tools.document import DataError, Document, table_writer
 from data_tools.read import READERS
 from data_tools.read.bad_table import BadTable
+from data_tools.read.files import names, printable
 from data_tools.read.format import WHOLE, Span
 from data_tools.read.record import Bad, Record
 from data_tools.source import SourceConfig, partition_name
@@ -19,13 +17,6 @@ from data_tools.stage import Input, Partition, Report, Stage
 
 LEAST_SPAN = 1 << 16
 """A file of fewer bytes is not cut: starting a task takes longer than reading it."""
-
-OWN = re.compile(
-    r"(stages|shards|dropped)/.*|lock|"
-    r"(manifest\.json|report\.json|report\.html|tokenizer\.model|clusters\.parquet)(\.tmp)?",
-    re.DOTALL,
-)
-"""Files below the work directory that a build writes."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +32,14 @@ class ReadConfig:
 def plan(source: SourceConfig, workdir: Path, partition_bytes: int) -> list[Partition[ReadConfig]]:
     """The files of a source in the order of their names: small ones together, big ones cut.
 
-    Raises `DataError` when a pattern matches no file, or a file cannot be read.
+    Raises `DataError` for files that `names` refuses, or that cannot be read.
     """
     root = workdir / source.root
     config = replace(source, root="", paths=())
     format = READERS[source.format]
     parts: list[tuple[Span, list[Input]]] = []
     room = 0
-    for name in _names(source, root, workdir):
+    for name in names(source, root, workdir):
         with _readable(root / name):
             size = (root / name).stat().st_size
             file = _input(root, name, format.beside(root / name, root))
@@ -69,34 +60,12 @@ def plan(source: SourceConfig, workdir: Path, partition_bytes: int) -> list[Part
     ]
 
 
-def _names(source: SourceConfig, root: Path, workdir: Path) -> list[str]:
-    names: set[str] = set()
-    for pattern in source.paths:
-        # as in a shell: hidden files only when spelled out, which Path.glob does not know
-        matches = glob.glob(pattern, root_dir=root, recursive=True)  # noqa: PTH207
-        found = [name for name in matches if (root / name).is_file()]
-        if not found:
-            raise DataError(
-                f"source {source.name}: no file matches {pattern!r} below {root}; "
-                "correct root or paths, or take the source out of the recipe"
-            )
-        own = [n for n in found if OWN.fullmatch(os.path.relpath(root / n, workdir))]
-        if own:
-            raise DataError(
-                f"source {source.name}: {pattern!r} below {root} matches {own[0]}, which the "
-                "build itself wrote; keep raw files in a directory of their own"
-            )
-        names.update(found)
-    return sorted(names)
-
-
 def _input(root: Path, name: str, beside: Path | None) -> Input:
     identity = ""
     for path in (root / name, *([] if beside is None else [beside])):
         stat = path.stat()
         identity += f"{stat.st_size}:{stat.st_mtime_ns} "
-    printable = os.fsencode(name).decode(errors="backslashreplace")
-    return Input(root / name, printable, identity.strip())
+    return Input(root / name, printable(name), identity.strip())
 
 
 def read_partition(partition: Partition[ReadConfig], out: Path) -> Report:
@@ -119,8 +88,10 @@ def read_partition(partition: Partition[ReadConfig], out: Path) -> Report:
                 )
                 documents += 1
                 text_bytes += len(found.text.encode())
-    counts = {"files": len(partition.inputs["files"]), "documents": documents}
-    return counts | {"text_bytes": text_bytes} | bad.report()
+    # a file is counted where it begins, however it was cut
+    files = 0 if span.start else len(partition.inputs["files"])
+    counts = {"files": files, "documents": documents, "text_bytes": text_bytes}
+    return counts | bad.report()
 
 
 def _records(file: Input, source: SourceConfig, span: Span) -> Iterator[Record | Bad]:
@@ -155,4 +126,4 @@ def _checked(record: Record) -> Record | Bad:
 
 # what they take for the text of a page
 VERSIONS = ", ".join(f"{name} {version(name)}" for name in ("resiliparse", "fastwarc"))
-READ = Stage("read", f"2; {VERSIONS}", read_partition)
+READ = Stage("read", f"3; {VERSIONS}", read_partition)

@@ -14,6 +14,7 @@ from data_tools.report.gather import gather
 from data_tools.report.page import page
 from data_tools.report.summary import summarize
 from data_tools.stage import StageResult
+from data_tools.state import state
 from jaxlm.workdir import write_json
 
 __all__ = ["lines", "summarize", "write_report"]
@@ -23,7 +24,7 @@ def write_report(
     workdir: Path, recipe: Recipe, missing: Mapping[str, str], results: Mapping[str, StageResult]
 ) -> None:
     """Writes report.json and report.html, each whole or not at all."""
-    data = gather(recipe, missing, results)
+    data = gather(recipe, missing, results) | {"state": state(workdir)}
     write_json(workdir / "report.json", data)
     temporary = workdir / "report.html.tmp"
     temporary.write_text(page(data), encoding="utf-8")

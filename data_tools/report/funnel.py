@@ -17,7 +17,12 @@ def funnels(recipe: Recipe, results: Mapping[str, StageResult]) -> dict[str, lis
     A step has the documents and bytes that are left after it, and those lost in it; an `edit` loses
     no documents.
     """
-    order = ("exact_duplicate", "boilerplate", *(rule.name for rule in recipe.rules))
+    order = (
+        "exact_duplicate",
+        "contaminated",
+        "boilerplate",
+        *(rule.name for rule in recipe.rules),
+    )
     steps = []
     for stage in DROPPING:
         seen = total([r["dropped"] for r in reports(results, stage)])

@@ -1,6 +1,6 @@
 """What report.json holds: all that the stages said, added up, and as much of it as a page shows."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -11,6 +11,7 @@ from data_tools.report.duplicates import duplicates
 from data_tools.report.funnel import funnels
 from data_tools.report.samples import samples
 from data_tools.report.summary import DROPPING, commits, reports, summarize, total
+from data_tools.source import SourceConfig
 from data_tools.stage import StageResult
 from jaxlm.schema import to_dict
 
@@ -26,8 +27,6 @@ type Mask = Callable[[str], str]
 
 def gather(recipe: Recipe, missing: Mapping[str, str], results: Results) -> dict[str, Any]:
     """The report of a whole build as plain data for JSON; private data in it is masked."""
-    # of no source type: one type's exceptions do not hold for all
-    mask = Scrubber(recipe.privacy, None).mask
     counts = summarize(recipe, results)
     data = {
         "sources": counts,
@@ -35,11 +34,11 @@ def gather(recipe: Recipe, missing: Mapping[str, str], results: Results) -> dict
         "funnels": funnels(recipe, results),
         "samples": samples(results),
         "histograms": _histograms(recipe, results),
-        "boilerplate": _boilerplate(recipe, results, mask),
+        "boilerplate": _boilerplate(recipe, results),
         "privacy": _privacy(recipe, results),
         "evaluation": _evaluation(results),
         "duplicates": duplicates(recipe, results, counts),
-        "bad": {source: _bad_places(results, source, mask) for source in counts},
+        "bad": {s.name: _bad_places(recipe, results, s) for s in recipe.sources},
         "throughput": _throughput(results),
         "workers": recipe.worker_count(),
         "tokenizer": reports(results, "tokenizer")[0],
@@ -73,8 +72,21 @@ def _histograms(recipe: Recipe, results: Results) -> dict[str, Any]:
     return found
 
 
-def _boilerplate(recipe: Recipe, results: Results, mask: Mask) -> dict[str, Any]:
+def _mask(recipe: Recipe, types: Iterable[str]) -> Mask:
+    """For texts of sources of any of these types: nothing is shown that one of them would hide."""
+    scrubbers = [Scrubber(recipe.privacy.of(kind), None) for kind in types]
+
+    def mask(text: str) -> str:
+        for scrubber in scrubbers:
+            text = scrubber.mask(text)
+        return text
+
+    return mask
+
+
+def _boilerplate(recipe: Recipe, results: Results) -> dict[str, Any]:
     """Lines found and removed, and the most frequent of those found."""
+    mask = _mask(recipe, recipe.boilerplate.types)
     rows = []
     for commit in commits(results, "boilerplate"):
         for file in commit.input("lines.parquet"):
@@ -122,8 +134,9 @@ def _evaluation(results: Results) -> list[dict[str, Any]]:
     ]
 
 
-def _bad_places(results: Results, source: str, mask: Mask) -> list[dict[str, Any]]:
-    places = [b for r in reports(results, "read", source) for b in r["bad_samples"]]
+def _bad_places(recipe: Recipe, results: Results, source: SourceConfig) -> list[dict[str, Any]]:
+    mask = _mask(recipe, [source.type])
+    places = [b for r in reports(results, "read", source.name) for b in r["bad_samples"]]
     return [b | {"detail": mask(b["detail"])} for b in places[:BAD_PLACES]]
 
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from data_tools.document import Document, digest
 from data_tools.drops import standing
-from data_tools.heldout import HeldoutConfig, read_members
+from data_tools.heldout import HeldoutConfig, read_relatives
 from data_tools.restored import Restored
 from data_tools.stage import Partition, Report, Stage
 
@@ -50,11 +50,11 @@ def sample_partition(partition: Partition[SampleConfig], out: Path) -> Report:
     rows: list[dict[str, str]] = []
     taken: Counter[str] = Counter()
     inputs = partition.inputs
-    members = read_members(inputs["members"])
+    relatives = read_relatives(inputs["relatives"])
     for document in standing(inputs["documents"], inputs["verdicts"], config.restored):
         if not isinstance(document, Document):
             continue
-        if config.heldout.holds((document.content_hash, *members.get(document.id, ()))):
+        if config.heldout.holds((document.read_hash, *relatives.get(document.id, ()))):
             continue
         for i, piece in enumerate(pieces(document.text)):
             if _falls_below(config.share, document.content_hash.hex(), i):

@@ -11,6 +11,7 @@ import pytest
 from array_record.python.array_record_module import ArrayRecordReader
 
 from data_tools.build import Build
+from data_tools.decontaminate.config import DecontaminateConfig, EvaluationConfig
 from data_tools.dedup.exact import ExactConfig
 from data_tools.document import DataError
 from data_tools.recipe import Recipe, RuleConfig, TokenizerConfig
@@ -338,3 +339,18 @@ def test_heldout_text_does_not_reach_the_tokenizer(built):
     found = texts(workdir)
     assert all(t not in sampled for t in found["heldout"])
     assert all(t in sampled for t in found["train"])
+
+
+def test_evaluation_data_is_found_before_an_edit_can_hide_it(tmp_path):
+    chinese = "這個問題的答案應該從歷史書裡尋找，因為當時的記載說得非常清楚。"
+    english = "which of the many words in this question were written by someone@firm.com in the year of the flood"
+    small.write_raw(tmp_path, files=1, texts=20)
+    small.write_jsonl(tmp_path / "raw/en/9.jsonl", [chinese * 4, f"{small.english(99)} {english}."])
+    small.write_jsonl(tmp_path / "exam.jsonl", [chinese, english])
+    changed = recipe(
+        rules=(RuleConfig("traditional_to_simplified"),),
+        decontaminate=DecontaminateConfig((EvaluationConfig("exam", "exam.jsonl"),)),
+    )
+    work = small.run(changed, tmp_path, last="near")
+    dropped = [c.report["dropped"] for c in work.results["clean"].commits]
+    assert {"contaminated": 2} in dropped

@@ -1,14 +1,19 @@
 """The command line: exit codes, messages without tracebacks, nothing heavy before parsing."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from data_tools.__main__ import STEPS, main
 from data_tools.build import STEPS as BUILD_STEPS
+from data_tools.heldout import HeldoutConfig
 from jaxlm.schema import to_dict
 from tests.data_tools import small
 
@@ -42,8 +47,13 @@ def test_build_then_verify_then_damage(workdir, capsys):
     data[len(data) // 2] ^= 1
     shard.write_bytes(data)
     message = refused(capsys, "verify", f"--workdir={workdir}")
-    assert f"1 of {len(made['shards'])} shards differ from their sha256" in message
-    assert made["shards"][0]["path"] in message
+    assert f"1 of {len(made['shards'])} shards differ from their sha256; remove" in message
+    assert message.splitlines()[-1] == str(shard.parent)
+    # as it is told to
+    shutil.rmtree(shard.parent)
+    assert main(["build", *options, "--config.tokenizer.vocab_size=380"]) == 0
+    assert "pack: 1 run" in capsys.readouterr().out
+    assert main(["verify", f"--workdir={workdir}"]) == 0
 
 
 def test_a_step_stops_after_itself(workdir):
@@ -84,6 +94,70 @@ def test_a_work_directory_that_cannot_be_written(workdir, capsys):
     options = [f"--config={workdir / 'recipe.json'}", f"--workdir={workdir / 'file/x'}"]
     assert main(["build", *options]) == 78
     assert "cannot be written" in capsys.readouterr().err
+
+
+def test_a_disk_that_is_full_when_the_report_is_written(workdir, capsys):
+    (workdir / "report.html.tmp").symlink_to("/dev/full")
+    options = [f"--config={workdir / 'recipe.json'}", f"--workdir={workdir}"]
+    assert main(["build", *options]) == 78
+    told = "[Errno 28] No space left on device; make room, then start again\n"
+    assert capsys.readouterr().err == told
+
+
+# ---- where the output goes -----------------------------------------------------------------------
+
+
+def command(
+    *arguments: object, stdout: int, environment: Mapping[str, str] = os.environ
+) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a process."""
+    line = [sys.executable, "-m", "data_tools", *map(str, arguments)]
+    done = subprocess.run(
+        line, stdout=stdout, stderr=subprocess.PIPE, text=True, env=environment, check=False
+    )
+    return done.returncode, done.stdout or "", done.stderr
+
+
+def closed_pipe() -> int:
+    """As of `| head` when it has seen enough."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    return writer
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(workdir, eventful_build):
+    pipe = closed_pipe()
+    options = [f"--config={workdir / 'recipe.json'}", f"--workdir={workdir}"]
+    assert command("build", *options, "--config.workers=2", stdout=pipe) == (141, "", "")
+    listing = ("explain", "--path=salted.jsonl", f"--workdir={eventful_build}")
+    assert command(*listing, stdout=pipe) == (141, "", "")
+    os.close(pipe)
+    assert not (workdir / "manifest.json").exists()
+
+
+def test_output_that_cannot_be_written(eventful_build):
+    with Path("/dev/full").open("w") as full:
+        listing = ("explain", "--path=salted.jsonl", f"--workdir={eventful_build}")
+        code, _, message = command(*listing, stdout=full.fileno())
+    told = "[Errno 28] No space left on device; make room, then start again\n"
+    assert (code, message) == (78, told)
+
+
+def test_a_locale_that_knows_ascii_only(tmp_path):
+    recipe = small.one_source(tmp_path, "txt", 中文__txt=small.chinese(1, 900).encode())
+    small.run(replace(recipe, heldout=HeldoutConfig(0)), tmp_path)
+    ascii = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    ask = ("explain", f"--workdir={tmp_path}")
+    code, listing, message = command(
+        *ask, "--path=中文.txt", stdout=subprocess.PIPE, environment=ascii
+    )
+    assert (code, message) == (0, "")
+    code, words, message = command(*ask, listing[:32], stdout=subprocess.PIPE, environment=ascii)
+    assert (code, message) == (0, "")
+    assert r"file:        \u4e2d\u6587.txt, offset 0" in words
+
+
+# ---- the commands --------------------------------------------------------------------------------
 
 
 def test_every_step_is_a_command():

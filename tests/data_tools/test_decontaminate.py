@@ -172,13 +172,19 @@ def test_without_sets_nothing_runs(workdir):
     )
 
 
-def test_a_set_of_short_texts_finds_nothing_and_says_so(workdir):
+@pytest.mark.parametrize(("text", "count"), [("", 0), ("yes\n不是\n", 2)])
+def test_a_set_that_would_protect_nothing_is_an_error(workdir, text, count):
     config = DecontaminateConfig((EvaluationConfig("tiny", "tiny.txt", "txt"),))
-    (workdir / "tiny.txt").write_text("yes\nno\n")
-    found, results = verdicts(workdir, [document(ENGLISH + " yes no", 0)], config)
-    assert found == {}
-    (commit,) = results["evaluation_runs"].commits
-    assert commit.report == {"texts": 2, "too_short": 2, "runs": 0}
+    (workdir / "tiny.txt").write_text(text, encoding="utf-8")
+    with pytest.raises(DataError) as error:
+        details(workdir, [document(ENGLISH + " yes no", 0)], config)
+    assert (
+        f"evaluation set tiny: none of its {count} texts has a run of words=13 or characters=20, "
+        "so that it would protect nothing; lower words or characters, or take the set out"
+    ) in str(error.value)
+    (workdir / "tiny.txt").write_text("yes indeed\n")
+    documents = [document("they said: yes, indeed", 0)]
+    assert len(details(workdir, documents, replace(config, words=2))) == 1
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -14,6 +14,7 @@ import pytest
 
 from data_tools.document import DataError
 from data_tools.engines import ATTEMPTS, InProcess, TaskError, WorkerPool, cluster, local
+from data_tools.engines.local import _work
 from data_tools.engines.progress import Progress
 from jaxlm.data.tokenizer import TokenizerError
 from jaxlm.errors import EnvironmentProblem
@@ -74,6 +75,16 @@ def fail(task: Touch) -> None:
             raise TokenizerError(f"{task.name} is bad")
         case "full":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        case "records":
+            raise RuntimeError(f"writer: {os.strerror(errno.ENOSPC)}")
+        case "readonly":
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), "/w/stages")
+        case "denied":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/w/stages")
+        case "thread":
+            raise OSError("Failed to launch worker thread")
+        case "again":
+            raise RuntimeError(os.strerror(errno.EAGAIN))
     touch(task)
 
 
@@ -169,6 +180,28 @@ def test_a_full_disk_is_no_bug_and_ends_it_at_once(tmp_path, engine):
     assert not (tmp_path / "after").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("records", "writer: No space left on device; make room, then start again"),
+        (
+            "readonly",
+            "[Errno 30] Read-only file system: '/w/stages'; let this user read and write there, "
+            "then start again",
+        ),
+        (
+            "denied",
+            "[Errno 13] Permission denied: '/w/stages'; let this user read and write there, then "
+            "start again",
+        ),
+    ],
+)
+def test_a_place_that_takes_nothing_ends_it_at_once(tmp_path, engine, name, words):
+    with pytest.raises(EnvironmentProblem) as e:
+        engine.run(fail, tasks(tmp_path, name), "work")
+    assert str(e.value) == f"work: partition {name}: {words}"
+
+
 # ---- workers that die ----------------------------------------------------------------------------
 
 
@@ -224,6 +257,32 @@ def test_a_worker_has_its_memory_and_no_more(tmp_path):
     )
     assert attempts(tmp_path, "MB400") == 1
     assert (tmp_path / "MB200").read_text() == str(200 << 20)
+
+
+@pytest.mark.parametrize("name", ["thread", "again"])
+def test_no_room_for_a_thread_is_out_of_memory_under_a_limit(tmp_path, name):
+    engine = local(1, 300 << 20)
+    try:
+        with pytest.raises(DataError, match="needs more than worker_memory_bytes=314572800"):
+            engine.run(fail, tasks(tmp_path, name), "work")
+    finally:
+        engine.close()
+    with pytest.raises(TaskError, match="failed 3 times"):
+        InProcess().run(fail, tasks(tmp_path, name), "work")
+
+
+def test_a_worker_whose_parent_is_gone_ends_quietly(tmp_path, capfd):
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_work, args=(theirs,))
+    process.start()
+    theirs.close()
+    ours.send((touch, *tasks(tmp_path, "a"), 0))
+    assert ours.poll(20)
+    ours.close()  # its answer unread: the worker finds the connection reset
+    process.join(20)
+    assert process.exitcode == 0
+    assert capfd.readouterr().err == ""
 
 
 def test_without_ray_the_message_says_what_to_install(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from data_tools.__main__ import main
 from data_tools.document import DataError
 from data_tools.explain import documents_of, explain
+from data_tools.recipe import Recipe
+from jaxlm.schema import parse
 from tests.data_tools import eventful, small
 from tests.data_tools.eventful import SALTED
 
@@ -135,6 +138,114 @@ def test_no_build(tmp_path):
             DataError, match=r"no finished build is there \(report.json is missing\)"
         ):
             ask()
+
+
+def refused(workdir, id: str) -> str:
+    """What both questions are answered with."""
+    with pytest.raises(DataError) as one:
+        explain(workdir, id)
+    with pytest.raises(DataError) as two:
+        documents_of(workdir, "salted.jsonl")
+    assert str(one.value) == str(two.value)
+    return str(one.value)
+
+
+CHANGED = "what lies there has changed since the report was written; run the same build again"
+
+
+def test_a_directory_that_another_recipe_has_changed(tmp_path):
+    raw = "".join(json.dumps({"text": small.english(i)}) + "\n" for i in range(30)).encode()
+    recipe = small.one_source(tmp_path, salted__jsonl=raw)
+    small.run(recipe, tmp_path)
+    id = documents_of(tmp_path, "salted.jsonl")[0][:32]
+    before = told(tmp_path, id)
+    small.run(replace(recipe, rules=()), tmp_path, "clean")
+    assert refused(tmp_path, id) == f"--workdir={tmp_path}: {CHANGED}"
+    small.run(recipe, tmp_path)  # as it is told to
+    assert told(tmp_path, id) == before
+
+
+@pytest.fixture
+def damaged(eventful_build, tmp_path):
+    """A copy of a build, to be damaged."""
+    return shutil.copytree(eventful_build, tmp_path / "copy")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"{}", b"\xff", b'{"recipe": {"no": 1}, "state": ""}']
+)
+def test_a_damaged_report(damaged, ids, content):
+    (damaged / "report.json").write_bytes(content)
+    message = refused(damaged, ids["near"])
+    assert message.startswith(f"{damaged / 'report.json'}: is damaged (")
+    assert "; remove it and run the same build again, which makes it anew" in message
+
+
+@pytest.mark.parametrize("what", ["stages", "shards", "dropped", "stages/read/web-00000"])
+def test_a_directory_that_is_gone(damaged, ids, what):
+    shutil.rmtree(damaged / what)
+    assert refused(damaged, ids["near"]) == f"--workdir={damaged}: {CHANGED}"
+
+
+def test_a_torn_table(damaged, ids):
+    path = damaged / "stages/tokenize/web-00000/dropped.parquet"
+    path.write_bytes(path.read_bytes()[:100])
+    assert refused(damaged, ids["near"]) == f"--workdir={damaged}: {CHANGED}"
+
+
+@pytest.mark.parametrize(
+    ("table", "remove"),
+    [
+        ("stages/read/web-00000/documents.parquet", "stages/read/web-00000"),
+        ("stages/privacy/web-00000/documents.parquet", "stages/privacy/web-00000"),
+        ("stages/boilerplate/*/web-00000.parquet", "stages/boilerplate"),
+        ("clusters.parquet", "clusters.parquet"),
+        ("shards/web.*/documents.parquet", "shards"),
+    ],
+)
+def test_a_table_with_wrong_bytes(damaged, ids, table, remove):
+    for path in damaged.glob(table):
+        path.write_bytes(bytes(path.stat().st_size))
+    with pytest.raises(DataError) as e:
+        explain(damaged, ids["mobile"])
+    message = str(e.value)
+    assert message.startswith(f"{damaged / remove}: is damaged (ArrowInvalid: ")
+    assert message.endswith("; remove it and run the same build again, which makes it anew")
+
+
+def test_mending_damage_as_told(damaged, eventful_build, ids):
+    path = damaged / "stages/privacy/web-00000/documents.parquet"
+    path.write_bytes(bytes(path.stat().st_size))
+    shutil.rmtree(path.parent)
+    small.run(parse(Recipe, eventful.report(damaged)["recipe"]), damaged)
+    assert told(damaged, ids["mobile"]) == told(eventful_build, ids["mobile"])
+
+
+def test_tables_that_are_gone(damaged, ids):
+    (damaged / "clusters.parquet").unlink()
+    with pytest.raises(DataError, match=r"clusters\.parquet: is damaged \(FileNotFoundError: "):
+        explain(damaged, ids["near"])
+    assert len(documents_of(damaged, "salted.jsonl")) == len(SALTED)
+
+
+def test_a_manifest_of_something_else(damaged, ids):
+    other = json.loads((damaged / "manifest.json").read_text()) | {"shards": []}
+    (damaged / "manifest.json").write_text(json.dumps(other))
+    with pytest.raises(
+        DataError, match=r"which nothing dropped, is not there\); remove it and run"
+    ):
+        explain(damaged, ids["mobile"])
+
+
+def test_stray_files_are_nothing(damaged, eventful_build, ids):
+    for place in ("stages", "stages/read", "stages/boilerplate", "shards", "dropped"):
+        (damaged / place / ".DS_Store").write_bytes(b"\0")
+    assert told(damaged, ids["near"]) == told(eventful_build, ids["near"])
+
+
+def test_a_name_that_is_not_utf8(eventful_build):
+    with pytest.raises(DataError, match=r"^--path='a\\udcff': is not UTF-8, as all names"):
+        documents_of(eventful_build, "a\udcff")
 
 
 def test_unknown_file(eventful_build):

@@ -25,7 +25,7 @@ BOS, PAD = 1, 3
 
 def row(i: int, ids: Sequence[int], vocab_size: int) -> dict:
     d = Document.make(f"text {i}", "s", "web", "f", i, {})
-    values = {name: getattr(d, name) for name in SCHEMA.names[:7]} | {"members": []}
+    values = {name: getattr(d, name) for name in SCHEMA.names[:8]} | {"relatives": []}
     data = np.array(ids, id_dtype(vocab_size)).tobytes()
     return values | {"text_bytes": 2 * len(ids), "tokens": len(ids), "ids": data}
 
@@ -164,17 +164,26 @@ def test_shuffle_by_key_range_and_split(tmp_path):
     found = shuffle(tmp_path / "a", ShuffleConfig("order", held, (3, 1)), documents)
     assert sorted(found) == ["heldout-00000", "train-00000", "train-00001", "train-00002"]
     assert sorted(id for ids in found.values() for id in ids) == sorted(r["id"] for r in documents)
-    hashes = {r["id"]: r["content_hash"] for r in documents}
+    hashes = {r["id"]: r["read_hash"] for r in documents}
     assert all(held.holds([hashes[id]]) == (n[0] == "h") for n, ids in found.items() for id in ids)
     keys = [[order_key(id, "order") for id in found[f"train-0000{k}"]] for k in range(3)]
     assert max(keys[0]) < min(keys[1]) and max(keys[1]) < min(keys[2])
 
 
+def test_more_shards_than_files_may_be_open(tmp_path, monkeypatch):
+    documents, config = rows(400), ShuffleConfig("order", HeldoutConfig(0.2), (9, 3))
+    at_once = shuffle(tmp_path / "a", config, documents)
+    monkeypatch.setattr("data_tools.shuffle.OPEN_FILES", 5)
+    assert shuffle(tmp_path / "b", config, documents) == at_once and len(at_once) == 12
+    for path in (tmp_path / "a/out").iterdir():
+        assert path.read_bytes() == (tmp_path / "b/out" / path.name).read_bytes()
+
+
 def test_a_document_is_held_out_for_those_that_it_stands_for(tmp_path):
     held = HeldoutConfig(0.2)
-    plain = [r for r in rows(200) if not held.holds([r["content_hash"]])]
-    inside = next(r["content_hash"] for r in rows(200) if held.holds([r["content_hash"]]))
-    plain[7]["members"] = [inside]
+    plain = [r for r in rows(200) if not held.holds([r["read_hash"]])]
+    inside = next(r["read_hash"] for r in rows(200) if held.holds([r["read_hash"]]))
+    plain[7]["relatives"] = [inside]
     found = shuffle(tmp_path / "a", ShuffleConfig("order", held, (1, 1)), plain)
     assert found["heldout-00000"] == [plain[7]["id"]]
 

@@ -135,6 +135,22 @@ def test_a_big_file_becomes_partitions_and_small_ones_stay_together(tmp_path):
     assert plan(big(), tmp_path, 1)[1].config.span != Span(0, 1), "a span has a least size"
 
 
+def test_a_file_that_is_cut_is_one_file(tmp_path):
+    (tmp_path / "raw").mkdir()
+    lines = b"".join(b'{"text": "%d %s"}\n' % (i, b"x" * 900) for i in range(400))
+    for name, data in (("a", b'{"text": "a"}\n'), ("b", lines), ("c", b"{}")):
+        (tmp_path / f"raw/{name}.jsonl").write_bytes(data)
+    counts = []
+    for size in (1, 2 * LEAST_SPAN, 1 << 30):
+        reports = []
+        for partition in plan(big(), tmp_path, size):
+            (tmp_path / partition.name).mkdir(exist_ok=True)
+            reports.append(READ.run(partition, tmp_path / partition.name))
+        counts.append([sum(r[n] for r in reports) for n in ("files", "documents", "text_bytes")])
+        counts[-1].append(sum(sum(r["bad"].values()) for r in reports))
+    assert counts[0] == counts[1] == counts[2] == [3, 401, counts[0][2], 1]
+
+
 def _documents(partitions, tmp_path: Path) -> list[tuple[bytes, int, str]]:
     found = []
     for partition in partitions:

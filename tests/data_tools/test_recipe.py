@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from data_tools.recipe import Recipe, RuleConfig
+from data_tools.recipe import Recipe, RuleConfig, TokenizerConfig
 from data_tools.source import SourceConfig
 from jaxlm.schema import ConfigError, load, parse, schema, to_dict
 from tests.data_tools import small
@@ -65,7 +65,23 @@ DEMO = Path(__file__).parents[2] / "configs/data/demo.py"
         ({"boilerplate": {"documents": 1}}, "config.boilerplate: documents=1 must be at least 2"),
         ({"privacy": {"mobile": "hash"}}, "config.privacy: mobile='hash' needs a key"),
         ({"tokenizer": {"vocab_size": -1}}, "config.tokenizer: vocab_size=-1 must be at least 1"),
-        ({"tokenizer": {"character_coverage": 0}}, "character_coverage=0.0 must be above 0"),
+        ({"tokenizer": {"character_coverage": 0.97}}, "character_coverage=0.97 must be from 0.98"),
+        ({"tokenizer": {"character_coverage": 1.1}}, "character_coverage=1.1 must be from 0.98"),
+        ({"tokenizer": {"control_symbols": [""]}}, "control_symbols: '' is empty; each needs a"),
+        ({"tokenizer": {"control_symbols": ["<a>", "<a>"]}}, "'<a>' is named twice; each needs"),
+        ({"tokenizer": {"control_symbols": ["<pad>"]}}, "'<pad>' is reserved; each needs a name"),
+        ({"tokenizer": {"control_symbols": ["<spare_99>"]}}, "'<spare_99>' is reserved"),
+        ({"tokenizer": {"control_symbols": ["<0x0A>"]}}, "'<0x0A>' is reserved"),
+        (
+            {"rules": [{"name": "quality"}, {"name": "min_length", "weight": 1.0}]},
+            "config.rules[0].name='quality': no rule before it is scored for the type 'web'",
+        ),
+        ({"worker_memory_bytes": -1}, "config.worker_memory_bytes=-1: must be at least 0"),
+        (
+            {"worker_memory_bytes": (512 << 20) - 1},
+            "config.worker_memory_bytes=536870911: must be at least 536870912, or 0 for no limit",
+        ),
+        ({"privacy": {"types": {"web": 1}}}, "config.privacy.types['web']=1: must be a mapping of"),
         ({"partition_bytes": 0}, "config.partition_bytes=0: must be at least 1"),
         ({"worker": 2}, "config.worker: unknown field; did you mean workers?"),
     ],
@@ -74,6 +90,20 @@ def test_refused(fields, message):
     with pytest.raises(ConfigError) as e:
         parse(Recipe, {"sources": [SOURCE]} | fields)
     assert message in str(e.value)
+
+
+def test_quality_needs_a_scored_rule_of_each_of_its_types():
+    scored = RuleConfig("min_length", {}, ("web",), 1.0)
+    small.recipe(rules=(scored, RuleConfig("quality", {}, ("web",))))
+    small.recipe(rules=(RuleConfig("min_length", weight=1.0), RuleConfig("quality")))
+    for types in ((), ("web", "book")):
+        with pytest.raises(ConfigError, match=r"rules\[1\]\.name='quality': .* the type 'book'"):
+            small.recipe(rules=(scored, RuleConfig("quality", {}, types)))
+
+
+def test_names_like_the_reserved_ones_are_free():
+    symbols = ("<spare>", "<unknown>", "pad", "<0x0>")
+    assert TokenizerConfig(control_symbols=symbols).control_symbols == symbols
 
 
 def test_a_recipe_survives_json(tmp_path):

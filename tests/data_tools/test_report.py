@@ -3,15 +3,17 @@
 import itertools
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
 from data_tools.document import digest
+from data_tools.privacy.config import PrivacyConfig
 from data_tools.report import lines
 from data_tools.report.page import SECTIONS
 from data_tools.report.page import page as page_of
-from tests.data_tools import eventful
+from tests.data_tools import eventful, small
 from tests.data_tools.eventful import SALTED
 
 COUNTED = {
@@ -116,6 +118,27 @@ def test_nothing_private_is_shown(eventful_build, secret):
     shown = [eventful_build / "report.json", eventful_build / "report.html"]
     assert not [path for path in shown if secret in path.read_text(encoding="utf-8")]
     assert secret in (eventful_build / "raw/web/salted.jsonl").read_text()
+
+
+def test_what_one_type_hides_is_hidden_in_what_its_sources_said(tmp_path):
+    recipe = eventful.write(tmp_path)
+    pages = [
+        {"text": f"{small.english(9000 + n)}Write to {eventful.EMAIL} today\n", "url": f"a{n}.cn"}
+        for n in range(40)
+    ]
+    small.write_jsonl(tmp_path / "raw/web/mail.jsonl", [*pages, {eventful.EMAIL: 1}])
+    privacy = PrivacyConfig(email="keep", types={"web": {"email": "mask"}})
+    small.run(replace(recipe, privacy=privacy), tmp_path)
+    report = eventful.report(tmp_path)
+    assert any(line["text"].startswith("write to ") for line in report["boilerplate"]["lines"])
+    assert "mail.jsonl" in {b["path"] for b in report["bad"]["web"]}
+    for name in ("report.json", "report.html"):
+        assert eventful.EMAIL not in (tmp_path / name).read_text(encoding="utf-8")
+    privacy = PrivacyConfig(types={"web": {"email": "keep"}})
+    small.run(replace(recipe, privacy=privacy), tmp_path)
+    report = eventful.report(tmp_path)
+    for part in ("boilerplate", "bad"):
+        assert eventful.EMAIL in json.dumps(report[part])
 
 
 def test_boilerplate(report):

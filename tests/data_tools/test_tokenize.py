@@ -30,7 +30,7 @@ def tokenize(root: Path, model: Path, texts: list[str]) -> tuple[dict, list[dict
     inputs = {
         "documents": (Input(root / "in", "p", ""),),
         "verdicts": (),
-        "members": (),
+        "relatives": (),
         "tokenizer": (Input(model, "tokenizer", Tokenizer(model).hash()),),
     }
     report = tokenize_partition(Partition("p", (), inputs), out)

@@ -81,7 +81,7 @@ class Outcome:
 
     verdicts: Mapping[bytes, str]
     """Id -> detail."""
-    members: set[tuple[bytes, bytes]]
+    relatives: set[tuple[bytes, bytes]]
     clusters: list[dict]
     """Rows of all clusters.parquet, in the order of their clusters."""
     results: dict[str, StageResult]
@@ -98,7 +98,6 @@ def near_dedup(
     partitions: int = 1,
     gone: Sequence[bytes] = (),
     engine: Engine | None = None,
-    restored: Sequence[bytes] = (),
 ) -> Outcome:
     """Cuts documents into partitions, runs near dedup, gathers what it wrote."""
     inputs = []
@@ -110,23 +109,18 @@ def near_dedup(
         verdicts = (Input(path, f"p-{i:05d}", hash_of(path)),)
         inputs.append((f"p-{i:05d}", {"documents": here, "verdicts": verdicts}))
     results: dict[str, StageResult] = {}
-    last = near.find(
-        runner(root, engine or InProcess(), results),
-        inputs,
-        config,
-        tuple(r.hex() for r in restored),
-    )
-    verdicts, members = {}, set()
+    last = near.find(runner(root, engine or InProcess(), results), inputs, config)
+    verdicts, relatives = {}, set()
     for name, _ in inputs:
         for file in last.about(name):
             table = pq.read_table(file.path, schema=VERDICTS)
             assert set(table["rule"].to_pylist()) == {"near_duplicate"}
             verdicts |= zip(table["id"].to_pylist(), table["detail"].to_pylist(), strict=True)
-        for file in last.about(name, ".members"):
-            members |= {tuple(row.values()) for row in pq.read_table(file.path).to_pylist()}
+        for file in last.about(name, ".relatives"):
+            relatives |= {tuple(row.values()) for row in pq.read_table(file.path).to_pylist()}
     files = [i.path for c in last.commits for i in c.input("clusters.parquet")]
     clusters = [row for path in files for row in pq.read_table(path).to_pylist()]
-    return Outcome(verdicts, members, clusters, results)
+    return Outcome(verdicts, relatives, clusters, results)
 
 
 def naive_set(document: Document, size: int = 5, shortest: int = 20) -> set:

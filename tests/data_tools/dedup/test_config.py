@@ -17,7 +17,11 @@ from jaxlm.schema import ConfigError, parse
         ({"survivor": {"order": ("best",)}}, "must be one of 'quality', 'longest', 'source'"),
         ({"survivor": {"sources": ("a", "a")}}, "sources: 'a' is named twice; name it once"),
         ({"bucket_limit": 1}, "bucket_limit=1 must be at least 2"),
-        ({"memory_bytes": 0}, "memory_bytes=0 must be at least 1"),
+        (
+            {"candidates": {"bands": 64, "rows": 65}},
+            "bands=64 of rows=65 are 4160 permutations for each shingle, at most 4096 are allowed",
+        ),
+        ({"memory_bytes": (1 << 20) - 1}, "memory_bytes=1048575 must be at least 1048576: less"),
         ({"alarm_share": 0.0}, "alarm_share=0.0 must be above 0 and at most 1"),
     ],
 )

@@ -106,7 +106,7 @@ def test_a_range_for_every_few_keys_and_a_block_for_each_pair(documents, tmp_pat
 
 def assert_same(one: Outcome, other: Outcome) -> None:
     assert one.verdicts == other.verdicts
-    assert one.members == other.members
+    assert one.relatives == other.relatives
     assert one.clusters == other.clusters
     said, before = (near.summary(o.results, NearConfig()) for o in (one, other))
     assert said.pop("largest_ranges")["keys"] <= before.pop("largest_ranges")["keys"]
@@ -151,10 +151,9 @@ def near_dedup_again(root, documents, config):
     return results
 
 
-def test_members_and_clusters_say_the_same_as_the_verdicts(documents, outcome):
+def test_clusters_say_the_same_as_the_verdicts(documents, outcome):
     by_id = {d.id: d for d in documents}
     pairs = {id: outcome.kept_for(id) for id in outcome.verdicts}
-    assert outcome.members == {(kept, by_id[id].content_hash) for id, kept in pairs.items()}
     rows = [(r["cluster"], r["id"], r["source"], r["kept"]) for r in outcome.clusters]
     assert set(rows) == {(kept, id, by_id[id].source, False) for id, kept in pairs.items()} | {
         (kept, kept, by_id[kept].source, True) for kept in pairs.values()
@@ -166,18 +165,18 @@ def test_members_and_clusters_say_the_same_as_the_verdicts(documents, outcome):
     assert [k for k, _ in itertools.groupby(order)] == list(dict.fromkeys(order))
 
 
-def test_a_restored_copy_is_held_out_with_its_whole_cluster(documents, outcome, tmp_path):
-    by_id = {d.id: d for d in documents}
-    clusters: dict[bytes, set[bytes]] = {}
-    for id in outcome.verdicts:
-        clusters.setdefault(outcome.kept_for(id), {outcome.kept_for(id)}).add(id)
-    cluster = max(clusters.values(), key=len)
-    restored = max(cluster.intersection(outcome.verdicts))
-    assert len(cluster) > 2
-    again = near_dedup(tmp_path, documents, partitions=2, restored=[restored])
-    assert again.verdicts == outcome.verdicts
-    mine = {(restored, by_id[id].content_hash) for id in cluster - {restored}}
-    assert again.members == outcome.members | mine
+def test_relatives_are_similar_and_a_cluster_is_among_them(documents, outcome):
+    by_id, by_hash = {d.id: d for d in documents}, {}
+    for d in documents:
+        by_hash.setdefault(d.read_hash, []).append(d)
+    pairs = {id: outcome.kept_for(id) for id in outcome.verdicts}
+    expected = {(kept, by_id[id].read_hash) for id, kept in pairs.items()}
+    expected |= {(id, by_id[kept].read_hash) for id, kept in pairs.items()}
+    assert expected <= outcome.relatives
+    for id, read_hash in outcome.relatives:
+        similarity = max(naive_jaccard(by_id[id], other) for other in by_hash[read_hash])
+        assert similarity >= NearConfig().same.threshold
+    assert len(outcome.relatives) > len(expected)
 
 
 def test_distinct_short_texts_stay_and_equal_ones_do_not(tmp_path):
