@@ -65,7 +65,8 @@ class Build:
         partitions = [p for s in sources for p in plan(s, self._workdir, size)]
         result = self._run(READ, partitions)
         for source in sources:
-            check_read(source, [c.report for c in _of(source, result)])
+            policy, _ = self._policies[source.type]
+            check_read(source, [c.report for c in _of(source, result)], policy)
 
     def exact(self) -> None:
         """Finds the copies among the documents as they were read."""

@@ -17,9 +17,6 @@ from data_tools.source import SourceConfig
 from data_tools.stage import Report
 from jaxlm.schema import ConfigError
 
-MASKED = PrivacyConfig()
-"""What masks all that is private."""
-
 
 def check_names(recipe: Recipe) -> None:
     """`ConfigError` for a source or a type that the recipe names and has not: by a slip of the pen
@@ -79,9 +76,7 @@ def _missing(path: Path) -> dict[str, str]:
     )
 
 
-def check_read(
-    source: SourceConfig, reports: Sequence[Report], privacy: PrivacyConfig = MASKED
-) -> None:
+def check_read(source: SourceConfig, reports: Sequence[Report], privacy: PrivacyConfig) -> None:
     """`DataError` when what its partitions of the read stage said is that there is no document.
 
     A bad record is quoted as `privacy`, `of` the source's type, lets people see it.

@@ -184,7 +184,7 @@ def test_a_set_that_would_protect_nothing_is_an_error(workdir, text, count):
     ) in str(error.value)
     (workdir / "tiny.txt").write_text("yes indeed\n")
     documents = [document("they said: yes, indeed", 0)]
-    assert len(details(workdir, documents, replace(config, words=2))) == 1
+    assert len(details(workdir, documents, replace(config, words=2), cut=2)) == 1
 
 
 def test_a_missing_file_is_named(tmp_path):

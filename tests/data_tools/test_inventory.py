@@ -90,7 +90,7 @@ def test_a_bad_record_is_quoted_without_private_data():
     report = {"documents": 0, "bad": bad, "bad_samples": [sample]}
     (source, *_) = small.recipe().sources
     with pytest.raises(DataError) as error:
-        check_read(source, [report])
+        check_read(source, [report], PrivacyConfig())
     assert "a.jsonl line 1: no field 'text' fields: 电话" in str(error.value)
     assert "13812345678" not in str(error.value) and "ann@" not in str(error.value)
     with pytest.raises(DataError, match=r"fields: 电话13812345678, (?!ann@)"):

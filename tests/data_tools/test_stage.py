@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from data_tools.stage import (
     Report,
     Stage,
     StageResult,
+    committed,
     is_done,
     run_stage,
 )
@@ -201,3 +203,26 @@ def test_old_outputs_do_not_stay_beside_new_ones(tmp_path):
     assert sorted(p.name for p in (tmp_path / "out/p").iterdir()) == ["a", COMMIT]
     commit = json.loads((tmp_path / "out/p" / COMMIT).read_text())
     assert list(commit["outputs"]) == list(result.commits[0].outputs) == ["a"]
+
+
+@pytest.mark.parametrize("what", ["file", "link", "commit is a list", "commit is a directory"])
+def test_what_stands_where_a_partition_belongs_is_replaced(tmp_path, what):
+    a = partition(tmp_path / "in", "a", {"a": "text"})
+    run(tmp_path, a)
+    place = tmp_path / "out/a"
+    if what == "file":
+        shutil.rmtree(place)
+        place.touch()
+    elif what == "link":
+        place.rename(tmp_path / "elsewhere")
+        (tmp_path / "elsewhere" / COMMIT).unlink()
+        place.symlink_to(tmp_path / "elsewhere")
+    else:
+        (place / COMMIT).unlink()
+        if what == "commit is a list":
+            (place / COMMIT).write_text('{"fingerprint": "", "outputs": []}')
+        else:
+            (place / COMMIT).mkdir()
+    assert committed(place) is None
+    assert run(tmp_path, a).ran == ("a",)
+    assert not place.is_symlink() and (place / "a").read_text() == "TEXT!"

@@ -57,6 +57,12 @@ def documents() -> list[Document]:
     return corpus()
 
 
+@pytest.fixture(autouse=True)
+def any_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of these documents fit in the least budget that a recipe may give."""
+    monkeypatch.setattr("data_tools.dedup.config.LEAST_MEMORY_BYTES", 1)
+
+
 @pytest.fixture(scope="module")
 def outcome(documents, tmp_path_factory):
     return near_dedup(tmp_path_factory.mktemp("near"), documents)
