@@ -343,7 +343,7 @@ def test_heldout_text_does_not_reach_the_tokenizer(built):
 
 def test_evaluation_data_is_found_before_an_edit_can_hide_it(tmp_path):
     chinese = "這個問題的答案應該從歷史書裡尋找，因為當時的記載說得非常清楚。"
-    english = "which of the many words in this question did someone@firm.com write in the year of the flood"
+    english = "which of all the words in this question did mail@firm.com write in the year of flood"
     small.write_raw(tmp_path, files=1, texts=20)
     small.write_jsonl(tmp_path / "raw/en/9.jsonl", [chinese * 4, f"{small.english(99)} {english}."])
     small.write_jsonl(tmp_path / "exam.jsonl", [chinese, english])
