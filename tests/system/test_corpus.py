@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench.near_copies import jaccard, shingles
+from bench.salted_recipe import SOURCES
 from tests.system import salted
 from tests.system.salted import Built
 
@@ -78,10 +79,18 @@ def test_a_corpus_is_the_same_when_made_again(tmp_path, cache):
 
 @pytest.mark.system
 def test_of_exact_copies_one_stays(built: Built):
+    types = {source.name: source.type for source in SOURCES}
+    across = []
     for salt in built.salts("exact"):
         copy, original = built.id(salt), built.id(salt["of"])
-        assert (copy in built.exact) or (original in built.exact), salt["name"]
-        assert same(built, copy, original), salt["name"]
+        found = copy in built.exact or original in built.exact
+        if types[salt["source"]] == types[salt["of"]["source"]]:
+            assert found and same(built, copy, original), salt
+        else:  # near dedup's, when each has gone through its own type's rules
+            assert not found, salt
+            across.append(same(built, copy, original))
+    print(f"of {len(across)} copies in another type {statistics.mean(across):.3f} are found")
+    assert statistics.mean(across) >= 0.95
 
 
 @pytest.mark.system
