@@ -32,7 +32,12 @@ pytest.importorskip("ray")
 if TYPE_CHECKING:
     from ray.cluster_utils import Cluster
 
-pytestmark = pytest.mark.system
+pytestmark = [
+    pytest.mark.system,
+    # Ray forks to start its processes; they exec at once, so that JAX, where an earlier test has
+    # loaded it here, is not used in them.
+    pytest.mark.filterwarnings(r"ignore:os.fork\(\) was called:RuntimeWarning"),
+]
 
 NODE = {"num_cpus": 1, "object_store_memory": 100 << 20}
 
