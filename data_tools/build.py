@@ -91,7 +91,7 @@ class Build:
         self._lines = find_boilerplate(self._run, documents, config)
 
     def clean(self) -> None:
-        """Documents without copies and boilerplate, through the rules of their type."""
+        """Documents without copies, evaluation data and boilerplate, through their type's rules."""
         rules = {s.type: self.recipe.rules_for(s.type) for s in self.recipe.sources}
         boilerplate = self.recipe.boilerplate
         partitions = []
@@ -114,10 +114,7 @@ class Build:
 
     def near(self) -> None:
         """Finds near duplicates among the clean documents."""
-        documents = [
-            (c.partition, {"documents": c.input(DOCUMENTS), "verdicts": ()})
-            for c in self._commits("privacy")
-        ]
+        documents = [(c.partition, c.input(DOCUMENTS)) for c in self._commits("privacy")]
         self._near = near.find(self._run, documents, self.recipe.near)
         write_clusters(self._workdir, self._near)
 

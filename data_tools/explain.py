@@ -142,7 +142,7 @@ class _Trail:
         return True
 
     def _near(self) -> bool:
-        """The verdicts of decontamination and near dedup: the tokenize stage carries them out."""
+        """The verdict of near dedup, which the tokenize stage carries out, and the cluster."""
         stays = self._stays("tokenize")
         for row in self._members("id", bytes.fromhex(self._id)):
             rows = self._members("cluster", row["cluster"])

@@ -133,14 +133,14 @@ class Recipe:
     """Where raw text lies; their order is the order of reports."""
     exact: ExactConfig = section(ExactConfig)
     """Removal of copies, before all else."""
+    decontaminate: DecontaminateConfig = section(DecontaminateConfig)
+    """Removal of documents that hold evaluation data."""
     boilerplate: BoilerplateConfig = section(BoilerplateConfig)
     """Removal of lines that recur over a site or the corpus."""
     rules: tuple[RuleConfig, ...] = ()
     """Applied in this order; the first that drops a document is named in the report."""
     privacy: PrivacyConfig = section(PrivacyConfig)
     """What happens to private data."""
-    decontaminate: DecontaminateConfig = section(DecontaminateConfig)
-    """Removal of documents that hold evaluation data."""
     near: NearConfig = section(NearConfig)
     """Removal of near duplicates."""
     restored: tuple[str, ...] = ()

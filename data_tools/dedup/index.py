@@ -1,6 +1,6 @@
 """What near dedup keeps of each document: its facts, and the keys of its bands in order.
 
-    facts.npy      FACT[N]          every document, also those that do not stand: row = place
+    facts.npy      FACT[N]          every document: row = place
     sources.json   names that `source` of a fact counts in
     keys.npy       uint64[M]        sorted: keys of the bands, and the content hash as one more
     rows.npy       uint32[M, 2]     of each key: the next band's key (low half), the document's row
@@ -18,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from data_tools.dedup.config import BandConfig, ShingleConfig
 from data_tools.dedup.hashes import words
@@ -52,23 +51,17 @@ class IndexConfig:
 
 def index_partition(partition: Partition[IndexConfig], out: Path) -> Report:
     """Writes the four files; needs 650 bytes a document, and one row group of text."""
-    gone = {
-        id
-        for file in partition.inputs["verdicts"]
-        for id in pq.read_table(file.path, columns=["id"])["id"].to_pylist()
-    }
     names: dict[str, int] = {}
-    standing: Counter[str] = Counter()
+    documents: Counter[str] = Counter()
     facts = [np.empty(0, FACT)]
     keys = [np.empty(0, np.uint64)]
     rows = [np.empty((0, 2), np.uint32)]
     first = 0
     for group in row_groups(partition.inputs["documents"], COLUMNS):
-        stands = [id not in gone for id in group["id"].to_pylist()]
         sources, texts = group["source"].to_pylist(), group["text"].to_pylist()
-        standing.update(s for s, here in zip(sources, stands, strict=True) if here)
+        documents.update(sources)
         facts.append(_facts(group, texts, [names.setdefault(s, len(names)) for s in sources]))
-        for key_M, row_M2 in _records(group, texts, facts[-1], stands, partition.config):
+        for key_M, row_M2 in _records(group, texts, facts[-1], partition.config):
             keys.append(key_M)
             rows.append(row_M2 + np.array([0, first], np.uint32))
         first += len(group)
@@ -78,7 +71,7 @@ def index_partition(partition: Partition[IndexConfig], out: Path) -> Report:
     np.save(out / "rows.npy", row_M2[order])
     np.save(out / "facts.npy", np.concatenate(facts))
     (out / "sources.json").write_text(json.dumps(list(names)), encoding="utf-8")
-    return {"documents": dict(standing), "records": len(key_M)}
+    return {"documents": dict(documents), "records": len(key_M)}
 
 
 COLUMNS = ("id", "content_hash", "read_hash", "text", "source", "type", "quality")
@@ -111,12 +104,11 @@ def _records(
     group: pa.Table,
     texts: Sequence[str],
     facts: np.ndarray,
-    stands: Sequence[bool],
     config: IndexConfig,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yields (keys, (next key, row in the group))."""
-    row_N = np.flatnonzero(stands)
-    content_N = facts["content"][row_N, 0].astype(np.uint64)
+    row_N = np.arange(len(group))
+    content_N = facts["content"][:, 0].astype(np.uint64)
     yield content_N, np.stack([content_N.astype(np.uint32), row_N.astype(np.uint32)], 1)
     bands = config.candidates
     for code, rows in by_kind(group["type"].to_pylist(), row_N.tolist(), config.shingles):

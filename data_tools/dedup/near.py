@@ -26,9 +26,8 @@ from data_tools.dedup.sets import SETS
 from data_tools.dedup.verify import VERIFY, VerifyConfig
 from data_tools.stage import Input, Partition, Run, StageResult
 
-type Documents = Sequence[tuple[str, Mapping[str, tuple[Input, ...]]]]
-"""(Name of a partition, its inputs: `documents`, and the `verdicts` about those that do not stand
-any more)."""
+type Documents = Sequence[tuple[str, tuple[Input, ...]]]
+"""(Name of a partition, its tables of documents)."""
 
 KEY_BYTES, PAIR_BYTES, MEMBER_BYTES = 60, 100, 200
 """Of memory: for a key, a pair and a document in a component, in the stages that sort them."""
@@ -45,7 +44,7 @@ def find(run: Run, documents: Documents, config: NearConfig) -> StageResult:
     """
     memory, same = config.memory_bytes, config.same
     index_config = IndexConfig(config.shingles, config.candidates)
-    index = run(INDEX, [Partition(n, index_config, inputs) for n, inputs in documents])
+    index = run(INDEX, [Partition(n, index_config, {"documents": d}) for n, d in documents])
     facts = _inputs(index, {"facts": "facts.npy"})
 
     candidates = run(
@@ -58,8 +57,8 @@ def find(run: Run, documents: Documents, config: NearConfig) -> StageResult:
         ),
     )
     wanted = [
-        {"documents": inputs["documents"]} | _inputs(candidates, {"wanted": f"{name}.npy"})
-        for name, inputs in documents
+        {"documents": tables} | _inputs(candidates, {"wanted": f"{name}.npy"})
+        for name, tables in documents
     ]
     names = [name for name, _ in documents]
     stored = run(

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_tools.dedup import near
@@ -96,18 +95,13 @@ def near_dedup(
     documents: Sequence[Document],
     config: NearConfig = DEFAULT,
     partitions: int = 1,
-    gone: Sequence[bytes] = (),
     engine: Engine | None = None,
 ) -> Outcome:
     """Cuts documents into partitions, runs near dedup, gathers what it wrote."""
     inputs = []
     for i in range(partitions):
         here = put(root / f"p-{i:05d}", documents[i::partitions])
-        path = root / f"p-{i:05d}" / "verdicts.parquet"
-        rows = [{"id": id, "rule": "contaminated", "detail": ""} for id in gone]
-        pq.write_table(pa.Table.from_pylist(rows, VERDICTS), path)
-        verdicts = (Input(path, f"p-{i:05d}", hash_of(path)),)
-        inputs.append((f"p-{i:05d}", {"documents": here, "verdicts": verdicts}))
+        inputs.append((f"p-{i:05d}", here))
     results: dict[str, StageResult] = {}
     last = near.find(runner(root, engine or InProcess(), results), inputs, config)
     verdicts, relatives = {}, set()

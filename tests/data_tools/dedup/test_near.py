@@ -152,7 +152,7 @@ def near_dedup_again(root, documents, config):
     if not path.exists():
         put(root / "p-00000", documents)
     results: dict[str, StageResult] = {}
-    files = {"documents": (Input(path, "p-00000", hash_of(path)),), "verdicts": ()}
+    files = (Input(path, "p-00000", hash_of(path)),)
     near.find(runner(root, InProcess(), results), [("p-00000", files)], config)
     return results
 
@@ -221,16 +221,6 @@ def test_types_that_take_no_part_still_lose_copies(tmp_path):
     assert len({d.text for d in documents if d.id not in outcome.verdicts}) == 2
     assert len(outcome.verdicts) == 2
     assert len(near_dedup(tmp_path / "all", documents).verdicts) == 3
-
-
-def test_documents_with_a_verdict_are_not_seen(tmp_path):
-    text = "".join(chinese(0, 200))
-    documents = [document(text, i) for i in range(3)]
-    gone = min(d.id for d in documents)
-    outcome = near_dedup(tmp_path, documents, gone=[gone])
-    (dropped,) = outcome.verdicts
-    assert gone not in (dropped, outcome.kept_for(dropped))
-    assert near.summary(outcome.results, NearConfig())["documents"] == {"s": 2}
 
 
 def versions(edits: dict[str, tuple[int, float]]) -> list[Document]:
