@@ -1,7 +1,11 @@
-"""`python -m bench.data --dir=DIR`: the build of the salted corpus, and its dedup beside others'.
+"""`python -m bench.data --dir=DIR`: the build of the salted corpus, and its parts beside others'.
 
-Everything lies under DIR: corpora of three sizes, the peers' environment, their results. Rounds are
-interleaved, each side in fresh processes; what is printed is the median. Half an hour on 2 cores.
+build    the whole of it, at three sizes
+dedup    near dedup beside datatrove and datasketch
+tokens   tokenizing and packing beside SentencePiece's encode, and the loader beside training
+
+Everything lies under DIR: corpora, the peers' environment, their results. Rounds are interleaved,
+each side in fresh processes; what is printed is the median. 40 minutes on 2 cores.
 """
 
 import argparse
@@ -15,17 +19,19 @@ import statistics
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bench import salted
+from bench import feed, salted, tokens
 from bench.watch import Watched, watch
 from data_tools.document import read_tables
 
 PEERS = ("datatrove[processing]==0.10.1", "spacy==3.8.18", "orjson==3.13.0", "datasketch==2.0.0")
 ROOT = Path(__file__).parents[1]
 SIZES = (1, 2, 4)
+PARTS = {"build": SIZES, "dedup": (2,), "tokens": (4,)}
+"""Part -> sizes of the corpora that it needs."""
 LARGEST = 200.0
 """Megabytes of raw files at the size of 4."""
 TEXT_SHARE, SIGNED_SHARE = 0.4, 0.05
@@ -49,29 +55,38 @@ class Build(NamedTuple):
 
 def main() -> int:
     """Runs the parts asked for; returns 1 if a target is missed."""
-    parser = argparse.ArgumentParser(prog="python -m bench.data", description=__doc__)
-    parser.add_argument("part", nargs="?", choices=("all", "build", "dedup"), default="all")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.data",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("part", nargs="?", choices=("all", *PARTS), default="all")
     parser.add_argument("--dir", type=Path, default=Path("runs/bench-data"))
     parser.add_argument("--megabytes", type=float, default=LARGEST, help="largest corpus")
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     args.dir.mkdir(parents=True, exist_ok=True)
     print(f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} CPUs, Python {platform.python_version()}")
-    corpora = dict(make_corpora(args.dir, args.megabytes))
+    parts = tuple(PARTS) if args.part == "all" else (args.part,)
+    sizes = sorted({size for part in parts for size in PARTS[part]})
+    corpora = dict(make_corpora(args.dir, args.megabytes, sizes))
     missed = []
-    if args.part in ("all", "build"):
+    if "build" in parts:
         missed += show_builds(corpora, builds(corpora, args.dir, args.rounds))
-    if args.part in ("all", "dedup"):
+    if "dedup" in parts:
         make_peers(args.dir)
         missed += compare(corpora[2], args.dir, args.megabytes, args.rounds)
+    if "tokens" in parts:
+        missed += tokens.compare(corpora[4], args.dir / "tokens", args.rounds)
+        missed += feed.compare(args.dir / "demo", args.rounds)
     for line in missed:
         print(f"target missed: {line}", file=sys.stderr)
     return 1 if missed else 0
 
 
-def make_corpora(root: Path, megabytes: float) -> Iterator[tuple[int, Path]]:
+def make_corpora(root: Path, megabytes: float, sizes: Sequence[int]) -> Iterator[tuple[int, Path]]:
     """(Size, directory) of the corpora; those that are there are used."""
-    for size in SIZES:
+    for size in sizes:
         wanted = megabytes * size / SIZES[-1]
         out = root / f"corpus-{wanted:g}"
         if not (out / "inventory.json").is_file():

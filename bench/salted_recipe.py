@@ -2,9 +2,11 @@
 
 from collections.abc import Collection
 
-from data_tools.recipe import PackConfig, Recipe, RuleConfig, TokenizerConfig
+from data_tools.pack.config import PackConfig
+from data_tools.recipe import Recipe, RuleConfig
 from data_tools.rule_sets import RULE_SETS
 from data_tools.source import SourceConfig
+from data_tools.tokenizer.config import TokenizerConfig
 
 NAMED = ("name", "url")
 TREE = ("**/*",)
@@ -35,7 +37,7 @@ def recipe(present: Collection[str], rules: tuple[RuleConfig, ...]) -> Recipe:
     return Recipe(
         sources=tuple(s for s in SOURCES if s.name in present),
         rules=rules,
-        tokenizer=TokenizerConfig(vocab_size=8192, sample_bytes=4 << 20),
+        tokenizer=TokenizerConfig(vocab_size=64_000, sample_bytes=32 << 20),
         pack=PackConfig(chunk_tokens=512),
         partition_bytes=PARTITION_BYTES,
         workers=2,

@@ -8,7 +8,7 @@ Hardware: 2 CPU cores, 2 GB of memory.
 
 from ml_collections import ConfigDict
 
-from jaxlm.config import Stage, schema
+from jaxlm.config import schema
 
 
 def get_config() -> ConfigDict:
@@ -27,17 +27,6 @@ def get_config() -> ConfigDict:
 
     c.data.manifest = "runs/demo/data/manifest.json"
     c.data.seq_len = 256
-    c.data.mixture = (
-        Stage(
-            weights=(
-                ("book", 0.45),
-                ("code", 0.35),
-                ("encyclopedia", 0.10),
-                ("web", 0.08),
-                ("dialogue", 0.02),
-            )
-        ),
-    )
 
     c.train.batch_size = 4
     c.train.end = "1700 steps"

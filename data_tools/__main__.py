@@ -22,15 +22,22 @@ STEPS = {
     "clean": "documents through the rules",
     "privacy": "treats private data by policy",
     "near": "finds near duplicates",
-    "tokenizer": "samples text and trains the tokenizer",
+    "tokenizer": "samples text and trains the tokenizer (command: tokenizer train)",
     "tokenize": "documents to token ids",
     "pack": "token ids to shards and the manifest",
     "report": "report.json and report.html",
 }
 SAMPLE_HELP = "gathers the demo's corpus from this machine and two small wheels"
 RAY_ADDRESS_HELP = "of the cluster; auto (default): this machine's, local: a new one here"
-VERIFY_HELP = "reads every shard and compares it with the manifest"
-EXPLAIN_HELP = "tells what a finished build did to one document, and how to undo it"
+EVALUATE_HELP = "measures the tokenizer of a finished build on its held-out text, beside others"
+OTHERS = {
+    "sample": SAMPLE_HELP,
+    "verify": "reads every shard and compares it with the manifest",
+    "explain": "tells what a finished build did to one document, and how to undo it",
+    "mixture": "what a run over a corpus would draw: proportions, epochs, what runs short",
+}
+
+type Commands = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -81,54 +88,83 @@ def _parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     steps = {"build": "all steps"} | {n: f"up to: {what}" for n, what in STEPS.items()}
     for name, text in steps.items():
-        command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
-        command.add_argument("--config", type=Path, required=True, help="recipe, .py or .json")
-        command.add_argument("--workdir", type=Path, required=True, help="where everything lies")
-        command.add_argument(
-            "--engine", choices=("local", "ray"), default="local", help="where tasks run"
-        )
-        command.add_argument("--ray-address", metavar="ADDRESS", help=RAY_ADDRESS_HELP)
-        command.epilog = "--config.a.b=VALUE overrides a field of the recipe"
-    others = {"sample": SAMPLE_HELP, "verify": VERIFY_HELP, "explain": EXPLAIN_HELP}
-    for name, text in others.items():
-        command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
-        command.add_argument("--workdir", type=Path, required=True, help="where everything lies")
+        if name == "tokenizer":
+            _add_tokenizer(commands)
+        else:
+            _add_step(commands, name, text)
+    for name, text in OTHERS.items():
+        command = _add(commands, name, text)
         if name == "explain":
             what = command.add_mutually_exclusive_group(required=True)
             what.add_argument("id", metavar="DOC_ID", nargs="?", help="32 hex digits")
             what.add_argument("--path", metavar="FILE", help="lists the documents of a raw file")
+        if name == "mixture":
+            command.add_argument(
+                "--tokens", type=float, metavar="N", help="of the run; default: as the recipe says"
+            )
     args, rest = parser.parse_known_args(arguments)
     prefix = "--config."
-    wrong = [a for a in rest if not (a.startswith(prefix) and args.command in steps)]
+    wrong = [a for a in rest if not (a.startswith(prefix) and "config" in args)]
     if wrong:
         parser.error(f"unknown argument {wrong[0]!r}; overrides are written --config.a.b=VALUE")
-    if args.command in steps and args.ray_address and args.engine != "ray":
+    if "config" in args and args.ray_address and args.engine != "ray":
         parser.error(f"--ray-address={args.ray_address} needs --engine=ray")
     return args, [a.removeprefix(prefix) for a in rest]
 
 
+def _add(commands: Commands, name: str, text: str) -> argparse.ArgumentParser:
+    command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+    command.add_argument("--workdir", type=Path, required=True, help="where everything lies")
+    return command
+
+
+def _add_step(commands: Commands, name: str, text: str) -> None:
+    command = _add(commands, name, text)
+    command.add_argument("--config", type=Path, required=True, help="recipe, .py or .json")
+    command.add_argument(
+        "--engine", choices=("local", "ray"), default="local", help="where tasks run"
+    )
+    command.add_argument("--ray-address", metavar="ADDRESS", help=RAY_ADDRESS_HELP)
+    command.epilog = "--config.a.b=VALUE overrides a field of the recipe"
+
+
+def _add_tokenizer(commands: Commands) -> None:
+    """`tokenizer train` is a step, `tokenizer evaluate` looks at a finished build."""
+    group = commands.add_parser("tokenizer", help="trains or evaluates", allow_abbrev=False)
+    parts = group.add_subparsers(dest="part", required=True, metavar="train|evaluate")
+    _add_step(parts, "train", f"up to: {STEPS['tokenizer']}")
+    evaluate = _add(parts, "evaluate", EVALUATE_HELP)
+    evaluate.add_argument(
+        "--tokenizer",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="another one to compare with: a SentencePiece model, or one of Hugging Face's; "
+        "may be repeated",
+    )
+    evaluate.add_argument(
+        "--peers", action="store_true", help="trains others on the same text, to compare with"
+    )
+    evaluate.add_argument(
+        "--sample-bytes",
+        type=int,
+        default=64 << 20,
+        metavar="N",
+        help="of text that the others are trained on; default 64 MiB",
+    )
+
+
 def _run(args: argparse.Namespace, overrides: list[str]) -> int:
-    from jaxlm.workdir import check_writable
-
-    if args.command == "verify":
-        return _verify(args.workdir)
-    if args.command == "explain":
-        from data_tools.explain import documents_of, explain
-
-        found = explain(args.workdir, args.id) if args.id else documents_of(args.workdir, args.path)
-        print("\n".join(found))
-        return 0
-    check_writable(args.workdir)
-    if args.command == "sample":
-        from data_tools.sample import sample
-
-        sample(args.workdir)
-        return 0
+    if args.command in OTHERS or (args.command == "tokenizer" and args.part == "evaluate"):
+        return _look(args)
     from data_tools import engines
     from data_tools.build import build
     from data_tools.recipe import Recipe
     from jaxlm.schema import load
+    from jaxlm.workdir import check_writable
 
+    check_writable(args.workdir)
     recipe = load(Recipe, args.config, overrides)
     memory = recipe.worker_memory_bytes
     if args.engine == "ray":
@@ -149,24 +185,33 @@ def _run(args: argparse.Namespace, overrides: list[str]) -> int:
     return 0
 
 
-def _verify(workdir: Path) -> int:
-    from tqdm import tqdm
+def _look(args: argparse.Namespace) -> int:
+    """The commands that read no recipe."""
+    if args.command == "sample":
+        from data_tools.sample import sample
+        from jaxlm.workdir import check_writable
 
-    from jaxlm.data import manifest
+        check_writable(args.workdir)
+        sample(args.workdir)
+    elif args.command == "verify":
+        from data_tools.pack.verify import verify
 
-    path = workdir / "manifest.json"
-    corpus = manifest.load(path)
-    manifest.check_files(corpus, workdir)
-    shards = manifest.verify(corpus, workdir)
-    bar = tqdm(shards, total=len(corpus.shards), unit="shard", disable=None, leave=False)
-    damaged = [str((workdir / s.path).parent) for s, agrees in bar if not agrees]
-    if damaged:
-        raise manifest.ManifestError(
-            f"{path}: {len(damaged)} of {len(corpus.shards)} shards differ from their sha256; "
-            "remove their directories and run the same build again, which makes them anew:\n"
-            + "\n".join(damaged)
-        )
-    print(f"{len(corpus.shards)} shards agree with {path}")
+        for line in verify(args.workdir):
+            print(line)
+    elif args.command == "explain":
+        from data_tools.explain import documents_of, explain
+
+        found = explain(args.workdir, args.id) if args.id else documents_of(args.workdir, args.path)
+        print("\n".join(found))
+    elif args.command == "mixture":
+        from jaxlm.data import manifest, mixture
+
+        corpus = manifest.load(args.workdir / "manifest.json")
+        print("\n".join(mixture.lines(mixture.plan_manifest(corpus, args.tokens))))
+    else:
+        from data_tools.tokenizer.evaluate import evaluate
+
+        return evaluate(args.workdir, args.tokenizer, args.peers, args.sample_bytes)
     return 0
 
 

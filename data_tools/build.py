@@ -15,7 +15,7 @@ from pathlib import Path
 
 from data_tools.boilerplate.find import find as find_boilerplate
 from data_tools.clean.partition import CLEAN, CleanConfig
-from data_tools.corpus import write_clusters, write_manifest
+from data_tools.corpus import tokenizer_path, write_clusters, write_corpus
 from data_tools.decontaminate.contaminated import find as find_contaminated
 from data_tools.decontaminate.evaluation import set_inputs
 from data_tools.dedup import exact, near
@@ -24,21 +24,22 @@ from data_tools.dropped import DROPPED
 from data_tools.drops import TABLE as DROPPED_TABLE
 from data_tools.engines import Engine
 from data_tools.inventory import available, check_kept, check_names, check_read
-from data_tools.pack import PACK, ShardConfig
+from data_tools.pack.partition import PACK
+from data_tools.pack.plan import plan_shards
 from data_tools.privacy.partition import PRIVACY
 from data_tools.privacy.partition import inputs as secrets
 from data_tools.read.partition import READ, plan
 from data_tools.recipe import Recipe
 from data_tools.report import summarize, write_report
 from data_tools.restored import places
-from data_tools.shuffle import SHUFFLE, SPLITS, ShuffleConfig, shard_counts
-from data_tools.shuffle import bucket_name as shard_bucket_name
 from data_tools.source import SourceConfig, source_of
 from data_tools.stage import Commit, Input, Partition, Stage, StageResult, is_done, run_stage
 from data_tools.tokenize import TOKENIZE
-from data_tools.tokenizer.sample import SAMPLE, SampleConfig, quotas
-from data_tools.tokenizer.train import MODEL, TRAIN, TrainConfig
-from jaxlm.data import manifest
+from data_tools.tokenizer.existing import EXISTING
+from data_tools.tokenizer.existing import partition as existing_tokenizer
+from data_tools.tokenizer.sample import SAMPLE, SampleConfig, SurveyConfig, proportions, quotas
+from data_tools.tokenizer.sample import SURVEY as TOKENIZER_SURVEY
+from data_tools.tokenizer.train import TRAIN, TrainConfig
 
 type Inputs = dict[str, tuple[Input, ...]]
 """What a partition reads, by role."""
@@ -72,7 +73,7 @@ class Build:
         """Finds the copies among the documents as they were read."""
         documents = [(c.partition, c.input(DOCUMENTS)) for c in self._commits("read")]
         self._restored = places(self.recipe.restored, dict(documents))
-        self._exact = exact.find(self._run, documents, self.recipe.exact)
+        self._exact = exact.find(self._run, documents, self.recipe.exact, self.recipe.heldout)
 
     def decontaminate(self) -> None:
         """Finds evaluation data in the documents as they were read, before an edit can hide it."""
@@ -115,31 +116,53 @@ class Build:
     def near(self) -> None:
         """Finds near duplicates among the clean documents."""
         documents = [(c.partition, c.input(DOCUMENTS)) for c in self._commits("privacy")]
-        self._near = near.find(self._run, documents, self.recipe.near)
+        self._near = near.find(self._run, documents, self.recipe.near, self.recipe.heldout)
         write_clusters(self._workdir, self._near)
 
     def tokenizer(self) -> None:
-        """Samples the surviving text and trains the tokenizer on it."""
+        """Takes the tokenizer that the recipe names, or samples text and trains one on it."""
+        config = self.recipe.tokenizer
+        if config.path:
+            self._run(EXISTING, [existing_tokenizer(config, self._workdir)])
+            return
+        surviving = dict(self._surviving())
+        survey = self._run(
+            TOKENIZER_SURVEY,
+            [
+                Partition(n, SurveyConfig(self.recipe.heldout, self._restored[n]), inputs)
+                for n, inputs in surviving.items()
+            ],
+        )
         sizes: Counter[str] = Counter()
-        for commit in self._commits("privacy"):
+        for commit in survey.commits:
             sizes[self._type(commit)] += commit.report["text_bytes"]
-        quota = quotas(sizes, self.recipe.tokenizer.sample_bytes)
-        shares = {kind: quota[kind] / max(size, 1) for kind, size in sizes.items()}
-        partitions = []
-        for name, inputs in self._surviving():
-            share = shares[self._types[source_of(name)]]
-            config = SampleConfig(share, self.recipe.heldout, self._restored[name])
-            partitions.append(Partition(name, config, inputs))
-        sample = self._run(SAMPLE, partitions)
+        weights = proportions(self.recipe.mixture.stages)
+        quota = quotas(sizes, config.sample_bytes, weights)
+        sample = self._run(
+            SAMPLE,
+            [
+                Partition(
+                    name,
+                    SampleConfig(
+                        share=quota[kind] / max(sizes[kind], 1),
+                        heldout=self.recipe.heldout,
+                        restored=self._restored[name],
+                    ),
+                    inputs,
+                )
+                for name, inputs in surviving.items()
+                for kind in [self._types[source_of(name)]]
+            ],
+        )
         inputs = tuple(i for c in sample.commits for i in c.input("sample.parquet"))
-        train = TrainConfig(self.recipe.tokenizer, quota)
+        train = TrainConfig(config, quota)
         self._run(TRAIN, [Partition("model", train, {"sample": inputs})])
 
     def tokenize(self) -> None:
         """Surviving documents to token ids; the others to the table of what was dropped."""
         commit = self._model()
         # By what it does, not by its file: the same pieces are the same tokenizer.
-        model = (Input(commit.directory / MODEL, "tokenizer", commit.report["hash"]),)
+        model = (Input(tokenizer_path(commit), "tokenizer", commit.report["hash"]),)
         self._run(
             TOKENIZE,
             [
@@ -159,37 +182,26 @@ class Build:
             check_kept(source, counts)
 
     def pack(self) -> None:
-        """Tokenized documents to shards, in hash order, and the manifest over them."""
-        shards = {s.name: self._shard_counts(s) for s in self.recipe.sources}
-        salt, held = self.recipe.pack.salt, self.recipe.heldout
-        shuffled = self._run(
-            SHUFFLE,
-            [
-                Partition(
-                    c.partition,
-                    ShuffleConfig(salt, held, shards[source_of(c.partition)]),
-                    {"tokens": c.input("tokens.parquet")},
-                )
-                for c in self.results["tokenize"].commits
-            ],
+        """Tokenized documents to shards, in hash order, and the manifest over them.
+
+        `DataError` when the corpus cannot give the mixture that the recipe asks for.
+        """
+        recipe, tokenized = self.recipe, self._commits("tokenize")
+        tokenizer = self._model()
+        partitions = plan_shards(
+            self._run, tokenized, self._types, recipe.pack, recipe.heldout, tokenizer.report
         )
-        partitions = [
-            self._shard(source, split, k, count, shuffled)
-            for source in self.recipe.sources
-            for split, count in zip(SPLITS, shards[source.name], strict=True)
-            for k in range(count)
-        ]
         root = self._workdir / "shards"
         # A manifest must not outlive its shards: it goes first and comes back last.
         if not is_done(PACK, partitions, root):
             (self._workdir / "manifest.json").unlink(missing_ok=True)
-        result = self._run(PACK, partitions, root)
-        counts = summarize(self.recipe, self.results)
-        write_manifest(self._workdir, self.recipe, self._model(), result, counts)
+        packed = self._run(PACK, partitions, root)
+        counts = summarize(recipe, self.results)
+        self._plan = write_corpus(self._workdir, recipe, tokenizer, packed, counts)
 
     def report(self) -> None:
         """report.json and report.html from what the stages said."""
-        write_report(self._workdir, self.recipe, self.missing, self.results)
+        write_report(self._workdir, self.recipe, self.missing, self.results, self._plan)
 
     # ---- pieces ----------------------------------------------------------------------------------
 
@@ -226,31 +238,6 @@ class Build:
     def _model(self) -> Commit:
         (commit,) = self.results["tokenizer"].commits
         return commit
-
-    def _shard_counts(self, source: SourceConfig) -> tuple[int, int]:
-        """Shards of (train, heldout), from the source's tokens."""
-        commits = _of(source, self.results["tokenize"])
-        stream = sum(c.report["tokens"] + c.report["documents"] for c in commits)
-        size = self.recipe.pack.shard_chunks * self.recipe.pack.chunk_tokens
-        return shard_counts(stream, size, self.recipe.heldout.fraction)
-
-    def _shard(
-        self, source: SourceConfig, split: manifest.Split, k: int, count: int, shuffled: StageResult
-    ) -> Partition[ShardConfig]:
-        tokenizer, pack = self._model().report, self.recipe.pack
-        config = ShardConfig(
-            source=source.name,
-            type=source.type,
-            split=split,
-            salt=pack.salt,
-            chunk_tokens=pack.chunk_tokens,
-            vocab_size=tokenizer["vocab_size"],
-            bos_id=tokenizer["bos_id"],
-            pad_id=tokenizer["pad_id"],
-        )
-        name = shard_bucket_name(split, k)
-        inputs = {"documents": tuple(i for c in _of(source, shuffled) for i in c.input(name))}
-        return Partition(f"{source.name}.{split}-{k:05d}-of-{count:05d}", config, inputs)
 
 
 STEPS: dict[str, Callable[[Build], None]] = {

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_tools.document import Document, Drop, read_tables
+from data_tools.heldout import HELDOUT_DUPLICATE
 from data_tools.restored import Restored
 from data_tools.row_groups import GrowingTable
 from data_tools.stage import Input
@@ -43,15 +44,17 @@ def standing(
 ) -> Iterator[Document | tuple[Document, Drop]]:
     """The documents of a partition: those that stay, and the others with their `Drop`.
 
-    Those that are `restored` stay against a verdict. Holds the verdicts on the partition in memory.
+    Those that are `restored` stay against a verdict, unless they say the same as a held-out text.
+    Holds the verdicts on the partition in memory.
     """
     drops: dict[bytes, Drop] = {}
     for file in verdicts:
         columns = pq.read_table(file.path, schema=VERDICTS).to_pydict()
         rows = zip(columns["id"], columns["rule"], columns["detail"], strict=True)
         drops.update((id, Drop(rule, detail)) for id, rule, detail in rows)
-    for id in restored:
-        drops.pop(bytes.fromhex(id), None)
+    for id in map(bytes.fromhex, restored):
+        if id in drops and drops[id].rule != HELDOUT_DUPLICATE:
+            del drops[id]
     for document in read_tables(i.path for i in documents):
         drop = drops.get(document.id)
         yield document if drop is None else (document, drop)

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from data_tools.boilerplate.remove import Boilerplate
 from data_tools.document import DOCUMENTS, DataError, Document
 from data_tools.drops import TABLE as DROPPED
+from data_tools.pack.shuffle import EXCLUDED
 from data_tools.privacy.scrub import Scrubbed, Scrubber
 from data_tools.recipe import Recipe
 from data_tools.report.markup import CONTROLS
@@ -23,12 +24,14 @@ from data_tools.stage import Commit, Input, committed
 from data_tools.state import state
 from jaxlm.data import manifest
 from jaxlm.data.documents import Documents, Entry
+from jaxlm.data.manifest import Manifest
 from jaxlm.schema import parse
 
 OTHERS = 10
 """Documents of a cluster that are named with their similarity to the one that stays."""
 
 UNDO = "add {id!r} to `restored` in the recipe and build again"
+UNDO_EXCLUSION = "not by its id: change config.pack.exclude and build again, which packs anew"
 REMEDIES = {
     "privacy": "not by its id: change the policy in config.privacy and build again",
     "round_trip": "not by its id: the tokenizer cannot give this text back; change the raw file",
@@ -104,7 +107,7 @@ class _Trail:
         self._say("read", _size(document))
         if self._id in self._recipe.restored:
             self._say("restored", "by the recipe, against every rule and duplicate")
-        stages = (self._clean, self._privacy, self._near, self._shard)
+        stages = (self._clean, self._privacy, self._near, self._exclude, self._shard)
         all(stage() for stage in stages)  # to the first that it does not leave
         text = self._scrubber.excerpt(self._document.text, SAMPLE_CHARACTERS)
         self._say("text", "as it was last, its beginning, private data masked:")
@@ -160,20 +163,41 @@ class _Trail:
             matches = pc.field(column) == pa.scalar(value, pa.binary(16))
             return pq.read_table(path, filters=matches).to_pylist()
 
+    def _exclude(self) -> bool:
+        """What was left out of the shards after it had been tokenized."""
+        excluded = _row(self._workdir / "stages/shuffle" / self._partition, EXCLUDED, self._id)
+        if excluded is None:
+            return True
+        self._say("excluded", f"by {excluded['rule']}: {excluded['detail']}")
+        self._say("undo", UNDO_EXCLUSION)
+        return False
+
     def _shard(self) -> bool:
-        entry = self._entry()
-        self._say("kept", f"{entry.tokens:,} tokens, split {entry.split}")
-        self._say("shard", f"{entry.shard}, token {entry.start:,} (its BOS)")
+        corpus = manifest.load(self._workdir / "manifest.json")
+        pieces = self._pieces(corpus)
+        tokens, shard, split = sum(p.tokens for p in pieces), pieces[0].shard, pieces[0].split
+        source = next(s.source for s in corpus.shards if Path(s.path).parent.name == shard)
+        self._say("kept", f"{tokens:,} tokens, split {split}")
+        self._say("shard", f"{shard} of source {source}, {corpus.packing} packing")
+        for piece in pieces:
+            last = piece.start + piece.tokens
+            chunks = {piece.start // corpus.chunk_tokens, (last - 1) // corpus.chunk_tokens}
+            part = f"; {piece.skip:,} to {piece.skip + piece.tokens - 1:,} of the document"
+            self._say(
+                "chunk",
+                f"{' to '.join(f'{n:,}' for n in sorted(chunks))}: tokens {piece.start:,} (its "
+                f"BOS) to {last:,} of the shard" + (part if len(pieces) > 1 else ""),
+            )
         return True
 
-    def _entry(self) -> Entry:
-        corpus = manifest.load(self._workdir / "manifest.json")
+    def _pieces(self, corpus: Manifest) -> list[Entry]:
+        """Where it lies: best_fit packing cuts a long document."""
         shards = self._workdir / "shards"
         with _reading(shards):
-            entry = Documents(self._workdir, corpus).by_id(self._id)
-        if entry is None:
+            pieces = Documents(self._workdir, corpus).by_id(self._id)
+        if not pieces:
             raise _damaged(shards, f"document {self._id}, which nothing dropped, is not there")
-        return entry
+        return pieces
 
     def _stays(self, stage: str) -> bool:
         """Whether a stage kept the document: then it is, from now on, as that stage wrote it."""

@@ -1,50 +1,116 @@
 """Which documents are kept for evaluation: a function of their text as it was read."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_tools.stage import Input
+from jaxlm.schema import ConfigError
 
-RELATIVES = pa.schema([("id", pa.binary(16)), ("read_hash", pa.binary(16))])
-"""A row for each document and each of its near duplicates: its id, the hash of the other."""
+HELDOUT_DUPLICATE = "heldout_duplicate"
+"""Rule of the verdict about what says the same as a held-out text. Such a document is in no split,
+and is not restored by its id: training would see what evaluation asks for."""
+
+RELATIVES = pa.schema(
+    [
+        ("id", pa.binary(16)),
+        ("read_hash", pa.binary(16)),
+        ("type", pa.string()),
+        ("gone", pa.bool_()),
+    ]
+)
+"""A row for each document and each of its near duplicates: its id; hash and type of the other, and
+whether the other was dropped for it."""
+
+
+class Text(NamedTuple):
+    """What decides whether a text is held out."""
+
+    read_hash: bytes
+    type: str
+
+
+class Relative(NamedTuple):
+    """A near duplicate of a document."""
+
+    read_hash: bytes
+    type: str
+    gone: bool
+    """It was dropped, and the document stays for it."""
 
 
 @dataclass(frozen=True)
 class HeldoutConfig:
     """Documents whose salted hash falls under a threshold.
 
-    The hash is that of the text as it was read, and a document is held out with any of its near
-    duplicates, dropped ones too: so neither cleaning nor a new and better copy takes an evaluation
-    document into training.
+    The hash is that of the text as it was read, and nothing else decides: no rule, no setting and
+    no document that is added later takes an evaluation document into training. Of documents that
+    say nearly the same, a held-out one stays; those that are not held out themselves are dropped.
     """
 
     fraction: float = 0.001
     """Share of the documents; 0 holds out none."""
+    types: tuple[tuple[str, float], ...] = ()
+    """(type, share) pairs: types of source with a share of their own; small ones need more."""
     salt: str = "heldout"
     """Another salt makes another choice: training text of an earlier build may be in it."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.fraction < 1:
-            raise ValueError(f"fraction={self.fraction} must be at least 0 and below 1")
+        _check_fraction("fraction", self.fraction)
+        names = [name for name, _ in self.types]
+        for name, fraction in self.types:
+            _check_fraction(f"types: {name!r}, fraction", fraction)
+            if names.count(name) > 1:
+                raise ValueError(f"types: {name!r} is named twice; name it once")
 
-    def holds(self, read_hashes: Iterable[bytes]) -> bool:
-        """True when a document belongs to the split `heldout`: its hash, and its relatives'."""
-        return any(self._falls_below(h) for h in read_hashes)
+    def fraction_of(self, type: str) -> float:
+        """Share of the documents of this type."""
+        return dict(self.types).get(type, self.fraction)
 
-    def _falls_below(self, read_hash: bytes) -> bool:
+    def place(self, read_hash: bytes) -> int:
+        """Where a text stands among all, from 0 to 2^64: the first are held out."""
         digest = hashlib.blake2b(self.salt.encode() + read_hash, digest_size=8).digest()
-        return int.from_bytes(digest, "big") < self.fraction * 2**64
+        return int.from_bytes(digest, "big")
+
+    def limit_of(self, type: str) -> int:
+        """The places below it are those of held-out texts."""
+        return math.ceil(self.fraction_of(type) * 2**64)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is held out."""
+        return not any((self.fraction, *(fraction for _, fraction in self.types)))
+
+    def holds(self, texts: Iterable[Text | Relative]) -> bool:
+        """True when one of these is held out: a document's own text, or its relatives'."""
+        return any(self.place(t.read_hash) < self.limit_of(t.type) for t in texts)
 
 
-def read_relatives(files: Iterable[Input]) -> Mapping[bytes, list[bytes]]:
-    """Document id -> hashes of its near duplicates."""
-    relatives: dict[bytes, list[bytes]] = {}
+def _check_fraction(name: str, value: float) -> None:
+    if not 0 <= value < 1:
+        raise ValueError(f"{name}={value} must be at least 0 and below 1")
+
+
+def check(config: HeldoutConfig, types: Sequence[str], path: str = "config.heldout") -> None:
+    """`ConfigError` when the config names a type that is not among those of the sources."""
+    for name, _ in config.types:
+        if name not in types:
+            raise ConfigError(
+                f"{path}.types: no source has the type {name!r}; types here: {', '.join(types)}"
+            )
+
+
+def read_relatives(files: Iterable[Input]) -> Mapping[bytes, list[Relative]]:
+    """Document id -> its near duplicates, from tables of `RELATIVES`."""
+    relatives: dict[bytes, list[Relative]] = {}
     for file in files:
         columns = pq.read_table(file.path, schema=RELATIVES).to_pydict()
-        for id, read_hash in zip(columns["id"], columns["read_hash"], strict=True):
-            relatives.setdefault(id, []).append(read_hash)
+        rows = zip(*(columns[name] for name in RELATIVES.names), strict=True)
+        for id, read_hash, type, gone in rows:
+            relatives.setdefault(id, []).append(Relative(read_hash, type, gone))
     return relatives

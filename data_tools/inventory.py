@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,11 @@ from typing import Any
 from data_tools.boilerplate.config import BoilerplateConfig
 from data_tools.dedup.config import ShingleConfig
 from data_tools.document import DataError
+from data_tools.mixture import without
+from data_tools.pack.config import BucketConfig, ExcludeConfig
 from data_tools.privacy.config import PrivacyConfig
 from data_tools.privacy.scrub import Scrubber
-from data_tools.recipe import Recipe
+from data_tools.recipe import Recipe, RuleConfig
 from data_tools.source import SourceConfig
 from data_tools.stage import Report
 from jaxlm.schema import ConfigError
@@ -53,9 +55,28 @@ def available(recipe: Recipe, workdir: Path) -> tuple[Recipe, dict[str, str]]:
         print(f"source {name} is left out: {missing[name]}", flush=True)
     present = tuple(s for s in recipe.sources if s.name not in missing)
     kinds = {s.type for s in present}
-    rules = tuple(r for r in recipe.rules if not r.types or kinds.intersection(r.types))
-    rules = tuple(replace(r, types=tuple(t for t in r.types if t in kinds)) for r in rules)
-    return replace(recipe, sources=present, rules=rules), missing
+    pack, heldout = recipe.pack, recipe.heldout
+    return replace(
+        recipe,
+        sources=present,
+        rules=_of_types(recipe.rules, kinds),
+        mixture=without(recipe.mixture, {s.type for s in recipe.sources} - kinds),
+        heldout=replace(heldout, types=tuple(t for t in heldout.types if t[0] in kinds)),
+        pack=replace(
+            pack, buckets=_of_types(pack.buckets, kinds), exclude=_of_types(pack.exclude, kinds)
+        ),
+    ), missing
+
+
+def _of_types[E: (RuleConfig, BucketConfig, ExcludeConfig)](
+    entries: Sequence[E], kinds: Collection[str]
+) -> tuple[E, ...]:
+    """What applies to one of these types at least."""
+    return tuple(
+        replace(entry, types=tuple(t for t in entry.types if t in kinds))
+        for entry in entries
+        if not entry.types or not set(kinds).isdisjoint(entry.types)
+    )
 
 
 def _missing(path: Path) -> dict[str, str]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from data_tools import thresholds
+from data_tools import heldout, mixture, thresholds
 from data_tools.boilerplate.config import BoilerplateConfig
 from data_tools.clean import EDITORS, RULES, Rule
 from data_tools.clean.partition import NamedRule
@@ -18,9 +18,12 @@ from data_tools.decontaminate.config import DecontaminateConfig
 from data_tools.dedup.config import NearConfig
 from data_tools.dedup.exact import ExactConfig
 from data_tools.heldout import HeldoutConfig
+from data_tools.mixture import MixtureConfig
+from data_tools.pack.config import BucketConfig, ExcludeConfig, PackConfig
 from data_tools.privacy.config import PrivacyConfig
 from data_tools.read import READERS
 from data_tools.source import SourceConfig
+from data_tools.tokenizer.config import TokenizerConfig
 from jaxlm.schema import ConfigError, parse, section
 
 
@@ -53,74 +56,6 @@ class RuleConfig:
         return parse(RULES[self.name], self.params, f"{path}.params")
 
 
-RESERVED = re.compile(r"<(unk|bos|eos|pad|spare_\d+|0x[0-9A-Fa-f]{2})>")
-"""Pieces that a tokenizer has in any case, or for later use."""
-
-
-@dataclass(frozen=True)
-class TokenizerConfig:
-    """A SentencePiece BPE model that gives every text back exactly.
-
-    BPE alone: its pieces do not depend on threads or on the order of the sample.
-    """
-
-    vocab_size: int = 64_000
-    """Pieces, with the control symbols and the 256 bytes."""
-    character_coverage: float = 0.9995
-    """Share of the sample's characters that get pieces of their own; the rest are bytes."""
-    sample_bytes: int = 1 << 30
-    """UTF-8 bytes to train on, shared equally by the types; a short type leaves its rest."""
-    control_symbols: tuple[str, ...] = (
-        "<system>",
-        "<user>",
-        "<assistant>",
-        "<end>",
-        "<fim_prefix>",
-        "<fim_suffix>",
-        "<fim_middle>",
-    )
-    """Pieces that no text produces, after <unk>, <bos>, <eos> and <pad>."""
-    spares: int = 16
-    """Numbered control symbols <spare_0>, ... for later use."""
-
-    def __post_init__(self) -> None:
-        if not 0.98 <= self.character_coverage <= 1:
-            raise ValueError(
-                f"character_coverage={self.character_coverage} must be from 0.98 to 1; the trainer "
-                "takes no other"
-            )
-        for symbol in self.control_symbols:
-            fault = ""
-            if not symbol:
-                fault = "is empty"
-            elif RESERVED.fullmatch(symbol):
-                fault = "is reserved"
-            elif self.control_symbols.count(symbol) > 1:
-                fault = "is named twice"
-            if fault:
-                raise ValueError(
-                    f"control_symbols: {symbol!r} {fault}; each needs a name of its own, other "
-                    "than <unk>, <bos>, <eos>, <pad>, <spare_N> and bytes such as <0x0A>"
-                )
-        thresholds.at_least(self, 0, "spares")
-        thresholds.at_least(self, 1, "vocab_size", "sample_bytes")
-
-
-@dataclass(frozen=True)
-class PackConfig:
-    """How token streams become shards."""
-
-    chunk_tokens: int = 2048
-    """New tokens a record: the smallest sequence length that will be trained with."""
-    shard_chunks: int = 65_536
-    """Records a shard, about; one shard is packed in memory."""
-    salt: str = "order"
-    """Documents enter the shards in the order of hash(id, salt)."""
-
-    def __post_init__(self) -> None:
-        thresholds.at_least(self, 1, "chunk_tokens", "shard_chunks")
-
-
 LEAST_WORKER_BYTES = 512 << 20
 """Of a limit for workers: a row group of text, and what a stage makes of it, must fit."""
 
@@ -145,11 +80,14 @@ class Recipe:
     """Removal of near duplicates."""
     restored: tuple[str, ...] = ()
     """Ids (32 hex digits, as in the report and by `explain`) of documents to keep against every
-    rule and verdict; not against a privacy policy: change that instead."""
+    rule and verdict; not against a privacy policy: change that instead; and not what says the same
+    as a held-out document."""
     heldout: HeldoutConfig = section(HeldoutConfig)
     """Documents kept for evaluation."""
+    mixture: MixtureConfig = section(MixtureConfig)
+    """Proportions of the types of text, in tokens."""
     tokenizer: TokenizerConfig = section(TokenizerConfig)
-    """Its training."""
+    """Its training, or an existing one."""
     pack: PackConfig = section(PackConfig)
     """The shards."""
     inventory: str = ""
@@ -172,6 +110,9 @@ class Recipe:
         types = sorted({s.type for s in self.sources})
         for i in range(len(self.rules)):
             _check_rule(self.rules[: i + 1], types, f"config.rules[{i}]")
+        mixture.check(self.mixture, types, "config.mixture")
+        heldout.check(self.heldout, types, "config.heldout")
+        self._check_pack(types)
         for id in self.restored:
             if not re.fullmatch("[0-9a-f]{32}", id):
                 raise ConfigError(f"config.restored: {id!r} is no id; write its 32 hex digits")
@@ -183,6 +124,19 @@ class Recipe:
                 f"config.worker_memory_bytes={self.worker_memory_bytes}: must be at least "
                 f"{LEAST_WORKER_BYTES}, or 0 for no limit: with less no stage can work"
             )
+
+    def _check_pack(self, types: Sequence[str]) -> None:
+        """Buckets and exclusions are of types that there are, and of what is scored for them."""
+        for name, entries in (("buckets", self.pack.buckets), ("exclude", self.pack.exclude)):
+            for i, entry in enumerate(entries):
+                path = f"config.pack.{name}[{i}]"
+                for kind in entry.types or types:
+                    if kind not in types:
+                        raise ConfigError(
+                            f"{path}.types: no source has the type {kind!r}; types here: "
+                            f"{', '.join(types)}"
+                        )
+                    _check_scored(self, kind, entry, path)
 
     def rules_for(self, type: str) -> tuple[NamedRule, ...]:
         """The rules that apply to a source type, in order."""
@@ -213,6 +167,26 @@ def _check_rule(rules: Sequence[RuleConfig], types: Sequence[str], path: str) ->
                 "nothing would ever be dropped; give such a rule a weight, or name in types those "
                 "that have one"
             )
+
+
+def _check_scored(
+    recipe: Recipe, type: str, entry: BucketConfig | ExcludeConfig, path: str
+) -> None:
+    """A bucket or exclusion of a type without scored rules would find nothing."""
+    scored = [rule.name for rule in recipe.rules_for(type) if rule.weight]
+    asked = entry.rules if isinstance(entry, ExcludeConfig) else ()
+    for name in asked:
+        if name not in scored:
+            raise ConfigError(
+                f"{path}.rules: {name!r} is no scored rule of the type {type!r} (scored: "
+                f"{', '.join(scored) or 'none'}); give the rule a weight, or name in types those "
+                "that have it"
+            )
+    if not scored:
+        raise ConfigError(
+            f"{path}: no rule is scored for the type {type!r}, whose documents are all of quality "
+            "1; give a rule a weight, or name in types those that have one"
+        )
 
 
 def _check_source(source: SourceConfig, names: list[str], path: str) -> None:

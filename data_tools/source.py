@@ -18,6 +18,8 @@ class SourceConfig:
     """Directory of the files, relative to the work directory, or absolute. It may move."""
     paths: tuple[str, ...] = ()
     """Patterns below `root` (`**` for any depth; hidden files only when spelled out)."""
+    weight: float = 1.0
+    """How often a token of it is drawn, relative to the other sources of its type; 0: never."""
     text_field: str = "text"
     """jsonl and parquet: the field that holds the text."""
     meta_fields: tuple[str, ...] = ()
@@ -29,6 +31,8 @@ class SourceConfig:
     """A longer record, as it is before text is taken out of it, is bad and not held in memory."""
 
     def __post_init__(self) -> None:
+        if self.weight < 0:
+            raise ValueError(f"weight={self.weight} must be at least 0")
         if self.max_record_bytes < 1:
             raise ValueError(f"max_record_bytes={self.max_record_bytes} must be at least 1")
 

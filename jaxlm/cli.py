@@ -78,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
     _add_train(add("train", _train, "trains, or resumes what lies in the work directory"))
     _add_run(add("evaluate", _evaluate, "held-out loss of the newest checkpoint, by type"))
     _add_sample(add("sample", _sample, "text from the newest checkpoint"))
-    _add_trace(add("trace", _trace, "the documents in the batch of a step"))
+    _add_trace(add("trace", _trace, "the documents of a step, the steps of a document"))
     status = add("status", _status, "where a run is")
     status.add_argument("--workdir", type=Path, required=True, metavar="DIR")
     config = add("config", _config, "every field of a configuration, its value and its meaning")
@@ -123,7 +123,9 @@ def _add_trace(command: argparse.ArgumentParser) -> None:
     what = command.add_mutually_exclusive_group(required=True)
     what.add_argument("--step", type=int, metavar="N", help="step of the run, counted from 1")
     what.add_argument("--position", type=int, metavar="P", help="one row of the order")
-    command.add_argument("--text", action="store_true", help="print the rows themselves too")
+    what.add_argument("--document", metavar="ID", help="32 hex digits: the steps that it is in")
+    command.add_argument("--row", type=int, metavar="R", help="one row of the step, from 0")
+    command.add_argument("--text", action="store_true", help="all of the text, not its beginning")
 
 
 def _train(args: argparse.Namespace) -> int:
@@ -153,14 +155,22 @@ def _sample(args: argparse.Namespace) -> int:
 
 
 def _trace(args: argparse.Namespace) -> int:
-    from jaxlm import commands, workdir
-
+    if args.row is not None and args.step is None:
+        raise UserError(f"--row={args.row}: is a row of a step; give --step too")
     cfg = _of_run(args)
+    from jaxlm import trace_lines
+    from jaxlm.trace import Trace
+
+    trace = Trace(cfg, args.workdir)
     if args.step is not None:
-        first, count = workdir.position_of_step(args.workdir, args.step)
+        lines = trace_lines.of_step(trace, args.step, args.row, args.text)
+    elif args.position is not None:
+        lines = trace_lines.of_position(trace, args.position, args.text)
     else:
-        first, count = args.position, 1
-    return commands.trace(cfg, first, count, args.text)
+        lines = trace_lines.of_document(trace, args.document, args.text)
+    for line in lines:
+        print(line)
+    return 0
 
 
 def _status(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""The commands that look at a run: held-out scores, text, the documents of a batch, the config."""
+"""The commands that look at a run: held-out scores, text, the config."""
 
 import dataclasses
 import sys
@@ -14,7 +14,6 @@ from jaxlm.config import Config
 from jaxlm.errors import UserError
 from jaxlm.evaluate import Evaluator, table
 from jaxlm.sample import Sampling
-from jaxlm.trace import trace as trace_rows
 
 
 def evaluate(cfg: Config, directory: Path) -> int:
@@ -61,21 +60,6 @@ def texts(cfg: Config, directory: Path, prompts: Sequence[str], how: Sampling) -
     with jax.set_mesh(opened.mesh):
         found = sample_lib.generate(opened.step.model, params, ids, how, stops)
     return [prompt + tokenizer.decode(new) for prompt, new in zip(prompts, found, strict=True)]
-
-
-def trace(cfg: Config, first: int, count: int, text: bool) -> int:
-    """Prints the documents of rows first, first + 1, ..."""
-    if not 0 <= first <= first + count <= cfg.end:
-        raise UserError(
-            f"rows {first} to {first + count - 1}: this run has rows 0 to {cfg.end - 1}"
-        )
-    for row in trace_rows(cfg, first, count):
-        print(f"row {row.position}: {row.source} epoch {row.epoch}, {row.shard} row {row.row}")
-        for d in row.documents:
-            print(f"  document {d.id}  {d.path} at offset {d.offset}  {d.tokens} tokens")
-        if text:
-            print("  " + row.text.replace("\n", "\n  "))
-    return 0
 
 
 def describe(cfg: Config) -> int:

@@ -1,10 +1,11 @@
 """The configuration of a training run: one frozen dataclass a section, every field documented.
 
-Durations are strings with a unit, "300 steps", "4e9 tokens" or "1200 rows" (sequences); the clock
-of a run counts rows, and `Config.rows` converts. No JAX here.
+Durations are strings with a unit, "300 steps", "4e9 tokens", "1200 rows" (sequences) or "90 %" (of
+the run); the clock of a run counts rows, and `Config.rows` converts. No JAX here.
 """
 
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
@@ -89,13 +90,14 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class Stage:
-    """A stretch of training with one mixture of sources."""
+    """A stretch of training with one mixture of types of text."""
 
     weights: tuple[tuple[str, float], ...] = fixed(())
-    """(source, weight) pairs; weights are relative, 0 leaves a source out."""
+    """(type, share of the tokens) pairs, one for each type of the corpus; shares are relative, 0
+    leaves a type out."""
     until: str | None = fixed(None)
-    """Where the stage ends, for example "900 steps", rounded up to whole blocks of `block_rows`;
-    None is the end of training."""
+    """Where the stage ends, for example "90 %" or "900 steps", rounded up to whole blocks of
+    `block_rows`; None, for the last stage, is the end of training."""
 
 
 @dataclass(frozen=True)
@@ -111,18 +113,27 @@ class DataConfig:
     seed: int = fixed(0)
     """Decides the order of rows."""
     mixture: tuple[Stage, ...] = fixed(())
-    """Stages of (source weights, until); empty takes each source by its number of rows."""
-    block_rows: int = fixed(1000)
-    """Rows of a mixture block: source counts are exact in each block."""
+    """Stages of (weights by type, until); empty takes the mixture that the corpus was made for, or,
+    if it was made for none, each source by its size."""
+    block_rows: int = fixed(100)
+    """Rows of a mixture block: each has the sources' shares of it, rounded up or down."""
     shuffle_window: int = fixed(64 * 2**20)
     """Bytes within which rows are shuffled, after the shards are; bounds what a cache must hold."""
-    max_epochs: float = recorded(4.0)
-    """A run that would repeat a source more often than this is refused."""
+    max_epochs: float | None = recorded(None)
+    """A source is gone through no more often than this, at least 1; the other sources of its type
+    give the rest, and then the other types. None is the corpus's own limit."""
+    mixture_tolerance: float | None = recorded(None)
+    """A run whose share of a type would be further off than this, from 0 to 1, is refused. None is
+    the corpus's own tolerance."""
 
     def __post_init__(self) -> None:
-        for name in ("seq_len", "block_rows", "shuffle_window", "max_epochs"):
+        for name in ("seq_len", "block_rows", "shuffle_window"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}: must be at least 1")
+        if self.max_epochs is not None and self.max_epochs < 1:
+            raise ValueError(f"max_epochs={self.max_epochs}: must be at least 1")
+        if self.mixture_tolerance is not None and not 0 <= self.mixture_tolerance <= 1:
+            raise ValueError(f"mixture_tolerance={self.mixture_tolerance}: must be from 0 to 1")
         if self.block_rows > 1_000_000:
             raise ValueError(f"block_rows={self.block_rows}: must be at most 1000000")
 
@@ -353,20 +364,26 @@ class Config:
         return self.to_rows(self._field(name), f"config.{name}")
 
     def to_rows(self, duration: str, path: str) -> int:
-        """A duration ("300 steps", "4e9 tokens", "1200 rows") in rows, rounded down."""
-        number, _, unit = duration.strip().partition(" ")
+        """A duration ("300 steps", "4e9 tokens", "1200 rows", "90 %") in rows, rounded down."""
+        number, _, unit = (part.strip() for part in duration.partition(" "))
         rows_per_unit = {"steps": self.train.batch_size, "rows": 1}
         try:
             count = int(number) if number.isdecimal() else float(number)
         except ValueError:
             count = -1
-        if unit.strip() not in (*rows_per_unit, "tokens") or not 0 <= count < 2**62:
+        if unit not in (*rows_per_unit, "tokens", "%") or not 0 <= count < 2**62:
             raise ConfigError(
-                f'{path}={duration!r}: write a number and steps, tokens or rows, as "300 steps"'
+                f"{path}={duration!r}: write a number and steps, tokens, rows or % (of the run), "
+                'as "300 steps"'
             )
-        if unit.strip() == "tokens":
+        if unit == "%" and (path == "config.train.end" or count > 100):
+            rule = "the run is all of it" if count > 100 else "it is the length of the run itself"
+            raise ConfigError(f'{path}={duration!r}: {rule}; write it as "300 steps"')
+        if unit == "%":
+            return int(Fraction(str(count)) / 100 * self.end)
+        if unit == "tokens":
             return int(count) // self.data.seq_len
-        rows = count * rows_per_unit[unit.strip()]
+        rows = count * rows_per_unit[unit]
         if rows != int(rows):
             raise ConfigError(f"{path}={duration!r}: not a whole number")
         return int(rows)

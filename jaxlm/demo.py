@@ -48,7 +48,7 @@ def demo(directory: Path) -> int:
         if code := _run(command):
             return code
     manifest = manifests.load(data / "manifest.json")
-    cfg = config_without_absent(manifest, data / "manifest.json")
+    cfg = config.load(CONFIGS / "demo.py", (f"data.manifest={data / 'manifest.json'}",))
     _say(f"jaxlm train --config={CONFIGS / 'demo.py'} --workdir={directory}")
     if code := train(cfg, directory):
         return code
@@ -78,20 +78,6 @@ def _patient() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def config_without_absent(manifest: Manifest, path: Path) -> Config:
-    """The demo's config, without the sources that this machine could not get."""
-    overrides = [f"data.manifest={path}"]
-    cfg = config.load(CONFIGS / "demo.py", tuple(overrides))
-    weights = dict(cfg.data.mixture[0].weights)
-    here = manifest.sources("train")
-    absent = [name for name in weights if name not in here]
-    if absent:
-        left = [(name, weight) for name, weight in weights.items() if name in here]
-        print(f"not to be had here: {', '.join(absent)}; training on {dict(left)}", flush=True)
-        overrides.append(f"data.mixture={[{'weights': left}]}")
-    return config.load(CONFIGS / "demo.py", tuple(overrides))
 
 
 def _samples(cfg: Config, directory: Path, manifest: Manifest) -> dict[str, str]:

@@ -87,7 +87,7 @@ class Pending(NamedTuple):
 
     step: int
     before: int
-    """Position of its first row."""
+    """Position before it."""
     position: int
     """Position after it."""
     metrics: Any

@@ -14,8 +14,9 @@ from jaxlm import cluster, loss, models, optim, state, workdir
 from jaxlm import mesh as mesh_lib
 from jaxlm.checkpoint import Checkpoints, abandon_unfinished
 from jaxlm.config import Config, ModelConfig
+from jaxlm.data import fingerprint, mixture, skips
 from jaxlm.data.corpus import Corpus, open_corpus
-from jaxlm.data.loader import check_fingerprint
+from jaxlm.data.skips import Skips
 from jaxlm.data.source import TrainRows
 from jaxlm.models.transformer import Params
 from jaxlm.schema import ConfigError, changes, flat, to_dict
@@ -35,6 +36,8 @@ class Run:
     where: TrainState
     """Shardings of the state."""
     checkpoints: Checkpoints
+    skips: Skips
+    """Rows that are not trained on."""
 
 
 class Beginning(NamedTuple):
@@ -54,7 +57,11 @@ def prepare(cfg: Config, directory: Path) -> Run:
     cluster.check_same("preflight", {"jax": jax.__version__, **fields})
     abandon_unfinished(directory)
     opened = _open(cfg, directory, read_only=False)
-    cluster.check_same("data", {"data": json.dumps(opened.corpus.train.fingerprint())})
+    data = {
+        "data": json.dumps(opened.corpus.train.fingerprint()),
+        skips.FILE: json.dumps(opened.skips.windows),
+    }
+    cluster.check_same("data", data)
     return opened
 
 
@@ -71,6 +78,7 @@ def open_trained(cfg: Config, directory: Path) -> tuple[Run, Params, int]:
 
 
 def _open(cfg: Config, directory: Path, read_only: bool) -> Run:
+    skipped = skips.load(directory)
     corpus = open_corpus(cfg)
     mesh = mesh_lib.make(cfg.mesh)
     model, optimizer = models.build(cfg.model), optim.build(cfg.optim)
@@ -88,7 +96,7 @@ def _open(cfg: Config, directory: Path, read_only: bool) -> Run:
     )
     where = state.shardings(model, optimizer, mesh)
     checkpoints = Checkpoints(directory, cfg.checkpoint, read_only)
-    return Run(cfg, directory, corpus, mesh, step, where, checkpoints)
+    return Run(cfg, directory, corpus, mesh, step, where, checkpoints, skipped)
 
 
 def begin(run: Run, say: Callable[[str], None]) -> Beginning:
@@ -97,6 +105,9 @@ def begin(run: Run, say: Callable[[str], None]) -> Beginning:
         left = {name: n for name, n in run.corpus.train.shards.leftover_chunks().items() if n}
         if left:
             say(f"chunks at the ends of shards that fill no row, and are not used: {left}")
+    if run.corpus.plan is not None:
+        for line in mixture.lines(run.corpus.plan):
+            say(line)
     beginning, changed = _new_or_resumed(run, say)
     cfg, position = run.cfg, beginning.position
     if position > cfg.end:
@@ -104,11 +115,10 @@ def begin(run: Run, say: Callable[[str], None]) -> Beginning:
             f"config.train.end={cfg.train.end!r} is row {cfg.end}, before the checkpoint's row "
             f"{position}; choose a later end"
         )
-    if position % cfg.train.batch_size:  # the end is whole batches from row 0: see Config
-        raise ConfigError(
-            f"config.train.batch_size={cfg.train.batch_size} does not divide the checkpoint's row "
-            f"{position}, so no batch would end at row {cfg.end}; use one that divides both"
-        )
+    _check_rows_left(run, position)
+    skipped = cfg.end - position - run.skips.count(position, cfg.end)
+    if skipped:
+        say(f"{skips.FILE}: {skipped:,} rows from row {position:,} on are not trained on")
     if jax.process_index() == 0:
         workdir.write_json(run.workdir / "config.json", to_dict(cfg))
         start = workdir.Start(
@@ -118,6 +128,8 @@ def begin(run: Run, say: Callable[[str], None]) -> Beginning:
             processes=jax.process_count(),
             devices=run.mesh.size,
             mesh=list(run.mesh.shape.values()),
+            data=fingerprint.digest(run.corpus.train.fingerprint()),
+            skips=[list(window) for window in run.skips.windows],
             changed=changed,
             time=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         )
@@ -133,13 +145,32 @@ def _new_or_resumed(run: Run, say: Callable[[str], None]) -> tuple[Beginning, li
     run.checkpoints.verify(step)
     notes = run.checkpoints.notes(step)
     changed = allowed_changes(notes["config"], run.cfg)
-    check_fingerprint(notes["data"], run.corpus.train.fingerprint())
+    fingerprint.check(notes["data"], run.corpus.train.fingerprint())
     restored = run.checkpoints.restore(step, state.abstract(model, optimizer, run.where))
     position = state.join_position(restored.position)
+    skips.check_past(Skips(notes["skips"]), run.skips, position)
     for name, old, new in changed:
         say(f"config.{name} has changed from {old!r} to {new!r}; written to history.jsonl")
     say(f"resuming at step {step}, row {position:,}")
     return Beginning(restored, step, position), changed
+
+
+def _check_rows_left(run: Run, position: int) -> None:
+    """`ConfigError` if what is left of a run is not whole batches, or all of it is skipped."""
+    end, size = run.cfg.end, run.cfg.train.batch_size
+    left = run.skips.count(position, end)
+    skipped = f", without the {end - position - left} that {skips.FILE} skips,"
+    if left % size:
+        raise ConfigError(
+            f"config.train.batch_size={size}: from row {position} to the end, row {end}, there are "
+            f"{left} rows{skipped if run.skips.windows else ','} which is not whole batches. Use a "
+            f"batch size that divides {left}, or skip {left % size} more rows in {skips.FILE}"
+        )
+    if not left and position < end:
+        raise ConfigError(
+            f"{skips.FILE} skips all rows from row {position}, where the run is, to its end, row "
+            f"{end}: nothing is left to train on. Set a later config.train.end"
+        )
 
 
 def check_same_model(saved: dict[str, Any], run: Run) -> None:
@@ -186,4 +217,5 @@ def notes(run: Run) -> dict[str, Any]:
         "config": to_dict(run.cfg),
         "data": run.corpus.train.fingerprint(),
         "tokenizer": run.corpus.tokenizer_hash,
+        "skips": run.skips.windows,
     }

@@ -25,9 +25,9 @@ class TrainState(NamedTuple):
     opt_state: optax.OptState
 
 
-def split_position(position: int) -> np.ndarray:
-    """A position as uint32[2], high half first; JAX has no 64-bit integers by default."""
-    return np.array([position >> 32, position & 0xFFFFFFFF], np.uint32)
+def split_position(position: int | np.ndarray) -> np.ndarray:
+    """Positions as uint32[..., 2], high half first; JAX has no 64-bit integers by default."""
+    return np.stack([position >> 32, position & 0xFFFFFFFF], axis=-1).astype(np.uint32)
 
 
 def join_position(halves: np.ndarray | jax.Array) -> int:

@@ -47,10 +47,10 @@ class Controls(NamedTuple):
     """float32."""
     dropout: Scalar
     """float32, the rate."""
-    position: ArrayLike
-    """uint32[2], of the batch's first row."""
+    positions: ArrayLike
+    """uint32[B, 2], of each row."""
     next_position: ArrayLike
-    """uint32[2], of the next batch's first row."""
+    """uint32[2], after the batch."""
     flags: jax.Array
     """int32 [devices, F], what each process asks for."""
 
@@ -102,16 +102,14 @@ def read_rows(rows_BT1: jax.Array, bos_id: int, pad_id: int) -> Inputs:
     )
 
 
-def row_keys(seed: int, position: ArrayLike, index_B: jax.Array) -> jax.Array:
-    """A random key for each row from its own position, whatever the batch or mesh."""
-    high, low = jnp.asarray(position)
-    low_B = low + index_B.astype(jnp.uint32)
-    high_B = high + (low_B < low).astype(jnp.uint32)
+def row_keys(seed: int, positions: ArrayLike) -> jax.Array:
+    """A random key for each row from its position (uint32[B, 2]), whatever the batch or mesh."""
 
-    def key(high: jax.Array, low: jax.Array) -> jax.Array:
+    def key(halves: jax.Array) -> jax.Array:
+        high, low = halves
         return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), high), low)
 
-    return jax.vmap(key)(high_B, low_B)
+    return jax.vmap(key)(jnp.asarray(positions))
 
 
 def objective(
@@ -167,8 +165,8 @@ def train_step(
     """One update. The mean is over the targets of the whole batch, divided once."""
     dropout = None
     if step.dropout:
-        index_B, rate = jnp.arange(rows_BT1.shape[0]), jnp.asarray(controls.dropout)
-        dropout = Dropout(row_keys(step.seed, controls.position, index_B), rate)
+        keys_B = row_keys(step.seed, controls.positions)
+        dropout = Dropout(keys_B, jnp.asarray(controls.dropout))
     grads, sums = gradients(state.params, step, rows_BT1, dropout)
     weight = jnp.maximum(sums.weight, 1.0)
     grads = jax.tree.map(lambda g: g / weight, grads)

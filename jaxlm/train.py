@@ -61,7 +61,7 @@ def loop(run: Run, beginning: Beginning) -> int:
     train_step = compile_train_step(run.step, run.mesh, run.where)
     host = Host(run)
     rows = mesh_lib.rows_sharding(run.mesh)
-    loader = Loader(run.corpus.train, rows, cfg.train.batch_size, position, cfg.end)
+    loader = Loader(run.corpus.train, rows, cfg.train.batch_size, position, cfg.end, run.skips)
     writer = make_writer(run, beginning)
     evaluator = Evaluation(run, writer)
     saver = Saver(run, writer)
@@ -73,7 +73,7 @@ def loop(run: Run, beginning: Beginning) -> int:
         for batch in loader:
             controls = host.controls(batch, save=saver.due, stop=stop.is_set())
             train_state, result = train_step(train_state, batch.rows_BT, controls)
-            step, before, position = step + 1, batch.position, batch.next_position
+            step, before, position = step + 1, position, batch.next_position
             wait_s, waited_s = loader.wait_seconds - waited_s, loader.wait_seconds
             pending = Pending(step, before, position, result, float(controls.lr), wait_s)
             asked = check(writer.push(pending))
@@ -112,7 +112,7 @@ class Host:
         return Controls(
             lr=np.float32(self._lr(batch.next_position)),
             dropout=np.float32(phase(batch.position, self._dropout)),
-            position=state.split_position(batch.position),
+            positions=state.split_position(batch.positions_B),
             next_position=state.split_position(batch.next_position),
             flags=self._flag_array(save, stop),
         )
@@ -208,7 +208,8 @@ def make_writer(run: Run, beginning: Beginning) -> Writer:
         peak_flops=peak,
         every_rows=cfg.rows("log.every"),
         first_step=beginning.step,
-        total_steps=beginning.step + (cfg.end - beginning.position) // cfg.train.batch_size,
+        total_steps=beginning.step
+        + run.skips.count(beginning.position, cfg.end) // cfg.train.batch_size,
         end=cfg.end,
         tensorboard=cfg.log.tensorboard,
     )

@@ -2,6 +2,7 @@
 
 config.json   the resolved configuration, of the newest start
 history.jsonl one line a start: from which step and position, with which batch and processes
+skips.json    rows to jump over, if there are any (`jaxlm.data.skips`)
 status.json   where the run is; launchers watch `position`
 lock          held by the run's process 0
 metrics.jsonl one line an interval or evaluation
@@ -29,6 +30,10 @@ class Start(NamedTuple):
     processes: int
     devices: int
     mesh: list[int]
+    data: str
+    """Digest of the data's fingerprint."""
+    skips: list[list[int]]
+    """Windows [start, stop) of rows that it jumps over."""
     changed: list[list[Any]]
     """[field, old, new] of what the config changed since the start before."""
     time: str
@@ -104,15 +109,6 @@ def history(workdir: Path) -> list[Start]:
     return [Start(**line) for line in _lines(workdir / "history.jsonl")]
 
 
-def position_of_step(workdir: Path, step: int) -> tuple[int, int]:
-    """(first position, rows) of the batch of step number `step`, counted from 1."""
-    starts = [s for s in history(workdir) if s.step < step]
-    if step < 1 or not starts:
-        raise UserError(f"step {step}: steps are counted from 1, by the starts in history.jsonl")
-    last = starts[-1]
-    return last.position + (step - 1 - last.step) * last.batch_size, last.batch_size
-
-
 def status(workdir: Path) -> dict[str, Any]:
     """Where the run is; `UserError` if nothing has run there."""
     try:
@@ -123,6 +119,11 @@ def status(workdir: Path) -> dict[str, Any]:
         raise UserError(
             f"{workdir / 'status.json'}: is damaged; a start of the run writes it anew"
         ) from None
+
+
+def reached(workdir: Path) -> int:
+    """The position that the run has come to; 0 before it has first said so."""
+    return status(workdir)["position"] if (workdir / "status.json").exists() else 0
 
 
 def metrics(workdir: Path) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """A small corpus for tests: shards and a manifest as `data_tools` writes them, in milliseconds."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +9,9 @@ import sentencepiece
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 
 from jaxlm.data import manifest as manifests
-from jaxlm.data.manifest import Manifest, Shard, Split
+from jaxlm.data.manifest import Manifest, Mixture, Shard, Split
 from jaxlm.data.synthetic import BOS_ID, PAD_ID, SyntheticRows
-from jaxlm.data.tokenizer import Tokenizer
+from jaxlm.data.tokenizer import open_tokenizer
 
 TEXT = (
     "中文的句子，从左到右。这是一个很小的语料，只为测试。",
@@ -24,16 +25,20 @@ def make_corpus(
     sources: Mapping[str, Sequence[int]],
     *,
     heldout: Mapping[str, Sequence[int]] | None = None,
+    types: Mapping[str, str] | None = None,
+    mixture: Mixture | None = None,
     chunk_tokens: int = 32,
     vocab_size: int = 320,
     tokenizer: bool = False,
 ) -> Path:
     """Writes a corpus under `root`; returns the path of its manifest.
 
-    `sources` and `heldout`: source -> chunks of each shard; a source's type is its name. The ids
-    are documents that can be learned (`jaxlm.data.synthetic`), each shard ends in padding. With
-    `tokenizer` a real SentencePiece model of `vocab_size` lies beside them, else none.
+    `sources` and `heldout`: source -> chunks of each shard; its type is its name, or that in
+    `types`. Without `mixture` each source is drawn by its size. The ids are documents that can be
+    learned (`jaxlm.data.synthetic`), each shard ends in padding; no document tables lie beside
+    them. With `tokenizer` a real SentencePiece model of `vocab_size` does, else none.
     """
+    types = types or {}
     (root / "shards").mkdir(parents=True)
     shards = []
     for split, listed in (("train", sources), ("heldout", heldout or {})):
@@ -41,7 +46,9 @@ def make_corpus(
             for i, n in enumerate(chunks):
                 name = f"shards/{source}-{split}-{i:05d}.array_record"
                 ids = _stream(len(shards), n * chunk_tokens, vocab_size)
-                shards.append(write_shard(root, name, source, split, to_chunks(ids, chunk_tokens)))
+                records = to_chunks(ids, chunk_tokens)
+                shard = write_shard(root, name, source, split, records)
+                shards.append(replace(shard, type=types.get(source, source)))
     manifest = Manifest(
         version=manifests.VERSION,
         tokenizer="tokenizer.model",
@@ -51,6 +58,8 @@ def make_corpus(
         pad_id=PAD_ID,
         dtype="uint16",
         chunk_tokens=chunk_tokens,
+        packing="concat",
+        mixture=mixture or Mixture((), 4.0, 0.01, dict.fromkeys(sources, 1.0)),
         shards=tuple(shards),
         recipe={},
         counts={},
@@ -81,6 +90,9 @@ def write_shard(root: Path, name: str, source: str, split: Split, records: np.nd
         text_bytes=3 * records.size,
         file_bytes=(root / name).stat().st_size,
         sha256=manifests.sha256(root / name),
+        documents=int((records[:, 1:] == BOS_ID).sum() + (records[:1, 0] == BOS_ID).sum()),
+        table_bytes=0,
+        table_sha256="",
     )
 
 
@@ -114,6 +126,6 @@ def _train(root: Path, vocab_size: int) -> str:
         character_coverage=1.0,
         minloglevel=2,
     )
-    tokenizer = Tokenizer(root / "tokenizer.model")
+    tokenizer = open_tokenizer(root / "tokenizer.model")
     assert tokenizer.vocab_size == vocab_size
     return tokenizer.hash()

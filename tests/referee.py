@@ -19,10 +19,17 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "jaxlm.clock",
         "jaxlm.workdir",
         "jaxlm.data.manifest",
-        "jaxlm.data.tokenizer",
+        "jaxlm.data.tokenizer jaxlm.data.sentencepiece_tokenizer "
+        "jaxlm.data.huggingface_tokenizer jaxlm.data.abstract_tokenizer",
         "jaxlm.data.permutation",
+        "jaxlm.data.shares",
+        "jaxlm.data.spread",
+        "jaxlm.data.skips",
+        "jaxlm.data.fingerprint",
     ),
-    ("jaxlm.config", "jaxlm.data.order", "jaxlm.data.documents"),
+    ("jaxlm.config", "jaxlm.lineage", "jaxlm.data.order", "jaxlm.data.documents"),
+    ("jaxlm.data.plan",),
+    ("jaxlm.data.mixture",),
     # 1: the machine
     ("jaxlm.mesh", "jaxlm.metrics", "jaxlm.cluster"),
     ("jaxlm.ops.*",),
@@ -39,7 +46,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("jaxlm.evaluate",),
     # 4: the whole of it, with the whole config
     ("jaxlm.run", "jaxlm.trace", "jaxlm.sample"),
-    ("jaxlm.train", "jaxlm.plan.*", "jaxlm.commands"),
+    ("jaxlm.train", "jaxlm.plan.*", "jaxlm.commands", "jaxlm.trace_lines"),
     # 5
     ("jaxlm.demo",),
     ("jaxlm.cli",),
@@ -50,11 +57,13 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 A module imports from its own room and from the layers below, never from a neighbour or from above.
 """
 
-NO_JAX = tuple(room for layer in LAYERS[:3] for room in layer)
+NO_JAX = tuple(room for layer in LAYERS[:5] for room in layer)
 
 OUTSIDE: dict[str, tuple[str, ...]] = {
     "data_tools.*": NO_JAX,
     "configs.data.*": (
+        "data_tools.mixture",
+        "data_tools.pack.config",
         "data_tools.recipe",
         "data_tools.rule_sets",
         "data_tools.source",
@@ -68,7 +77,15 @@ OUTSIDE: dict[str, tuple[str, ...]] = {
 
 PACKAGES = ("jaxlm", "data_tools", "configs", "launch", "bench")
 JAX = frozenset({"jax", "jaxlib", "flax", "optax", "orbax", "grain"})
-HEAVY = JAX | {"array_record", "datasketch", "pyarrow", "scipy", "sentencepiece", "tensorboardX"}
+HEAVY = JAX | {
+    "array_record",
+    "datasketch",
+    "pyarrow",
+    "scipy",
+    "sentencepiece",
+    "tensorboardX",
+    "tokenizers",
+}
 STANDARD_LIBRARY_ONLY = ("launch.*", "jaxlm.data.manifest", "jaxlm.errors")
 
 FILE_LINES = 500

@@ -115,7 +115,7 @@ def test_a_directory_in_which_nothing_has_run(tmp_path, capsys, command):
         (["train"], "the following arguments are required: --config, --workdir"),
         (["train", "--config=a", "--workdir=b", "--lr=1"], "unrecognized arguments: --lr=1"),
         (["sample", "--workdir=a", "--top-k=few"], "argument --top-k: invalid int value: 'few'"),
-        (["trace", "--workdir=a"], "one of the arguments --step --position is required"),
+        (["trace", "--workdir=a"], "one of the arguments --step --position --document is required"),
         (["trace", "--workdir=a", "--step=1", "--position=2"], "not allowed with argument"),
         (["status", "--workdir=a", "--config.optim.lr=1"], "status takes no --config.optim.lr=1"),
     ],

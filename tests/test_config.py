@@ -60,6 +60,9 @@ def test_shipped_configs_parse_and_survive_json(path, tmp_path):
         ("4e9 tokens", 7_812_500),
         (f"{2**53 + 1} rows", 2**53 + 1),  # not through a float
         ("0 steps", 0),
+        ("90 %", 720),
+        ("33.3 %", 266),  # rounded down
+        ("100 %", 800),
     ],
 )
 def test_a_duration_in_rows(duration, rows):
@@ -74,8 +77,8 @@ def test_a_wrong_duration_shows_how_to_write_one(duration):
     with pytest.raises(ConfigError) as error:
         SYNTHETIC.to_rows(duration, "config.optim.warmup")
     assert str(error.value) == (
-        f"config.optim.warmup={duration!r}: write a number and steps, tokens or rows, "
-        'as "300 steps"'
+        f"config.optim.warmup={duration!r}: write a number and steps, tokens, rows or % (of the "
+        'run), as "300 steps"'
     )
 
 
@@ -97,6 +100,10 @@ def test_a_part_of_a_row_is_refused():
             "config.train.end='3 rows' is 3 rows, not a whole number of batches of 8; "
             'use "1 steps" or "2 steps"',
         ),
+        (["train.end=90 %"], "config.train.end='90 %': it is the length of the run itself; write"),
+        (["optim.warmup=101 %"], "config.optim.warmup='101 %': the run is all of it; write it as"),
+        (["data.max_epochs=0.5"], "config.data: max_epochs=0.5: must be at least 1"),
+        (["data.mixture_tolerance=2"], "config.data: mixture_tolerance=2.0: must be from 0 to 1"),
         (["train.end=0 steps"], "config.train.end='0 steps' is 0 rows, not a whole number"),
         (["train.batch_size=0"], "config.train.batch_size=0: at least 1"),
         (["train.seed=4294967296"], "config.train: seed=4294967296: must be in [0, 2**32)"),

@@ -1,26 +1,36 @@
 """The parts of the demo that need no training; the whole is in tests/system."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from jaxlm import demo
+from data_tools.mixture import in_manifest, without
+from data_tools.recipe import Recipe
+from jaxlm import config, schema
 from jaxlm.data import manifest as manifests
+from jaxlm.data import mixture
 from tests.corpus import make_corpus
 
-
-def config_of(root: Path, sources: dict[str, tuple[int, ...]]):
-    path = make_corpus(root, sources, vocab_size=8192, chunk_tokens=128)
-    return demo.config_without_absent(manifests.load(path), path)
-
-
-def test_mixture_of_a_machine_that_has_all_sources(tmp_path: Path):
-    names = ("book", "code", "encyclopedia", "web", "dialogue")
-    cfg = config_of(tmp_path, dict.fromkeys(names, (4,)))
-    assert {name for name, _ in cfg.data.mixture[0].weights} == set(names)
+CONFIGS = Path(__file__).parents[1] / "configs"
+CHUNKS = {"book": 3774, "code": 8447, "encyclopedia": 913, "web": 1457, "dialogue": 84}
+"""Of 128 tokens, on a machine that has all sources."""
 
 
-def test_absent_sources_are_left_out_and_said(tmp_path: Path, capsys: pytest.CaptureFixture):
-    cfg = config_of(tmp_path, {"code": (4,), "encyclopedia": (4,), "web": (4,)})
-    assert dict(cfg.data.mixture[0].weights) == {"code": 0.35, "encyclopedia": 0.1, "web": 0.08}
-    assert "not to be had here: book, dialogue" in capsys.readouterr().out
+@pytest.mark.parametrize("absent", [(), ("book",), ("book", "dialogue"), ("encyclopedia", "web")])
+def test_the_demo_finds_its_proportions_on_machines_that_have_less(tmp_path: Path, absent):
+    recipe = schema.load(Recipe, CONFIGS / "data" / "demo.py")
+    sources = {name: (n,) for name, n in CHUNKS.items() if name not in absent}
+    path = make_corpus(tmp_path / "corpus", sources, vocab_size=8192, chunk_tokens=128)
+    asked = in_manifest(without(recipe.mixture, absent), dict.fromkeys(sources, 1.0))
+    manifest = replace(manifests.load(path), mixture=asked)
+
+    cfg = config.load(CONFIGS / "demo.py", (f"data.manifest={path}",))
+    assert cfg.end * cfg.data.seq_len == recipe.mixture.tokens
+    plan = mixture.of_run(manifest, cfg.data).plan(cfg.end)
+    assert mixture.refusal(plan, asked.tolerance) is None
+    assert {t.name for t in plan.types} == sources.keys()
+    if not absent:
+        assert {t.name: round(t.real, 2) for t in plan.types} == {
+            "book": 0.45, "code": 0.35, "encyclopedia": 0.10, "web": 0.08, "dialogue": 0.02,
+        }  # fmt: skip

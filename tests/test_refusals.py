@@ -230,7 +230,30 @@ def test_an_end_that_has_passed(again):
 
 def test_a_batch_that_does_not_fit_what_is_done(again):
     message = again.refused("train.batch_size=24")
-    assert "batch_size=24 does not divide the checkpoint's row 16, so no batch would" in message
+    assert (
+        "batch_size=24: from row 16 to the end, row 480, there are 464 rows, which is not whole "
+        "batches. Use a batch size that divides 464, or skip 8 more rows in skips.json"
+    ) in message
+
+
+@pytest.mark.parametrize(
+    ("windows", "message"),
+    [
+        ("[[8, 9], ", "skips.json: cannot be read (Expecting value"),
+        ("[[8, 9], [2, 3]]", "skips.json: window [2, 3) starts before row 9, where the one before"),
+        ("[[8, 16]]", "before the checkpoint's row 16 it skips [8, 16), but the checkpoint was "),
+        ("[[15, 24]]", "before the checkpoint's row 16 it skips [15, 16), but the checkpoint was "),
+        (
+            "[[16, 20]]",
+            "from row 16 to the end, row 160, there are 140 rows, without the 4 that skips.json "
+            "skips, which is not whole batches. Use a batch size that divides 140, or skip 4 more",
+        ),
+        ("[[16, 999]]", "skips all rows from row 16, where the run is, to its end, row 160: noth"),
+    ],
+)
+def test_skipped_rows_that_do_not_fit_the_run(again, windows, message):
+    (again.workdir / "skips.json").write_text(windows)
+    assert message in again.refused()
 
 
 def test_a_complete_run_says_so_again(again):

@@ -1,4 +1,4 @@
-"""The small files of a run: written whole, read back after a kill, and the way from step to row."""
+"""The small files of a run: written whole, and read back after a kill."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -10,42 +10,12 @@ from jaxlm.errors import EnvironmentProblem, UserError
 from jaxlm.workdir import Start
 
 
-def start(step: int, position: int, batch_size: int = 8) -> Start:
-    return Start(step, position, batch_size, 1, 8, [1, 8, 1], [["optim.lr", 1, 2]], "2026-01-01")
-
-
 def test_history_comes_back(tmp_path):
-    starts = [start(0, 0), start(10, 80, 16)]
+    rest = (1, 8, [1, 8, 1], "data", [[80, 96]], [["optim.lr", 1, 2]], "2026-01-01")
+    starts = [Start(0, 0, 8, *rest), Start(10, 80, 16, *rest)]
     for s in starts:
         workdir.append_start(tmp_path, s)
     assert workdir.history(tmp_path) == starts
-
-
-def test_the_rows_of_a_step_over_resumes_and_changed_batches(tmp_path):
-    """Run to step 12, killed, resumed at 10 with twice the batch, then at 15, then at 12 again."""
-    for s in (start(0, 0), start(10, 80, 16), start(15, 160, 4), start(12, 112, 8)):
-        workdir.append_start(tmp_path, s)
-    found = {step: workdir.position_of_step(tmp_path, step) for step in (1, 10, 11, 12, 13, 20)}
-    assert found == {
-        1: (0, 8),
-        10: (72, 8),
-        11: (80, 16),
-        12: (96, 16),
-        13: (112, 8),
-        20: (168, 8),
-    }
-
-
-@pytest.mark.parametrize("step", [0, -1])
-def test_steps_are_counted_from_1(tmp_path, step):
-    workdir.append_start(tmp_path, start(0, 0))
-    with pytest.raises(UserError, match=rf"step {step}: steps are counted from 1"):
-        workdir.position_of_step(tmp_path, step)
-
-
-def test_a_step_of_no_run_is_refused(tmp_path):
-    with pytest.raises(UserError, match="steps are counted from 1"):
-        workdir.position_of_step(tmp_path, 1)
 
 
 def test_a_line_torn_by_a_kill_is_left_out_and_ended(tmp_path):
@@ -72,7 +42,9 @@ def test_of_a_step_logged_twice_the_last_counts(tmp_path):
 def test_status_is_where_the_run_is(tmp_path):
     with pytest.raises(UserError, match=r"no status.json there; has a run started\?"):
         workdir.status(tmp_path)
+    assert workdir.reached(tmp_path) == 0
     workdir.write_status(tmp_path, "training", 5, 40, 80)
+    assert workdir.reached(tmp_path) == 40
     found = workdir.status(tmp_path)
     assert found.pop("time").startswith("20")
     assert found == {"state": "training", "step": 5, "position": 40, "end": 80}

@@ -6,9 +6,18 @@ python -m data_tools build --config=configs/data/demo.py --workdir=runs/demo/dat
 
 from ml_collections import ConfigDict
 
+from data_tools.mixture import MixtureStageConfig
 from data_tools.recipe import Recipe, RuleConfig
 from data_tools.source import SourceConfig
 from jaxlm.schema import schema
+
+MIXTURE = (
+    ("book", 45.0),
+    ("code", 35.0),
+    ("encyclopedia", 10.0),
+    ("web", 8.0),
+    ("dialogue", 2.0),
+)
 
 
 def _source(name: str) -> SourceConfig:
@@ -35,8 +44,11 @@ def get_config() -> ConfigDict:
     )
     config.heldout.fraction = 0.03
     config.heldout.salt = "demo 1"  # of these few documents each type gets some
+    config.mixture.stages = (MixtureStageConfig(MIXTURE),)
+    config.mixture.tokens = 1_740_800  # as configs/demo.py
+    config.mixture.tolerance = 0.05  # machines differ in what they have
     config.tokenizer.vocab_size = 8192
     config.pack.chunk_tokens = 128
-    config.pack.shard_chunks = 4096
+    config.pack.shard_bytes = 1 << 20
     config.partition_bytes = 1 << 20
     return config

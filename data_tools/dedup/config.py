@@ -85,7 +85,7 @@ class SameConfig:
 
 @dataclass(frozen=True)
 class SurvivorConfig:
-    """Which document of a cluster stays."""
+    """Which document of a cluster stays: a held-out one before all others, then by this."""
 
     order: tuple[Criterion, ...] = ("quality", "longest", "source")
     """Criteria, the first that differs decides: best quality, most characters, first in

@@ -1,7 +1,7 @@
 """What near dedup keeps of each document: its facts, and the keys of its bands in order.
 
     facts.npy      FACT[N]          every document: row = place
-    sources.json   names that `source` of a fact counts in
+    sources.json   (name, type) of the sources that `source` of a fact counts in
     keys.npy       uint64[M]        sorted: keys of the bands, and the content hash as one more
     rows.npy       uint32[M, 2]     of each key: the next band's key (low half), the document's row
 
@@ -51,7 +51,7 @@ class IndexConfig:
 
 def index_partition(partition: Partition[IndexConfig], out: Path) -> Report:
     """Writes the four files; needs 650 bytes a document, and one row group of text."""
-    names: dict[str, int] = {}
+    found: dict[tuple[str, str], int] = {}
     documents: Counter[str] = Counter()
     facts = [np.empty(0, FACT)]
     keys = [np.empty(0, np.uint64)]
@@ -60,7 +60,8 @@ def index_partition(partition: Partition[IndexConfig], out: Path) -> Report:
     for group in row_groups(partition.inputs["documents"], COLUMNS):
         sources, texts = group["source"].to_pylist(), group["text"].to_pylist()
         documents.update(sources)
-        facts.append(_facts(group, texts, [names.setdefault(s, len(names)) for s in sources]))
+        origins = zip(sources, group["type"].to_pylist(), strict=True)
+        facts.append(_facts(group, texts, [found.setdefault(o, len(found)) for o in origins]))
         for key_M, row_M2 in _records(group, texts, facts[-1], partition.config):
             keys.append(key_M)
             rows.append(row_M2 + np.array([0, first], np.uint32))
@@ -70,7 +71,7 @@ def index_partition(partition: Partition[IndexConfig], out: Path) -> Report:
     np.save(out / "keys.npy", key_M[order])
     np.save(out / "rows.npy", row_M2[order])
     np.save(out / "facts.npy", np.concatenate(facts))
-    (out / "sources.json").write_text(json.dumps(list(names)), encoding="utf-8")
+    (out / "sources.json").write_text(json.dumps(list(found)), encoding="utf-8")
     return {"documents": dict(documents), "records": len(key_M)}
 
 
@@ -127,4 +128,4 @@ def _records(
             yield key_BT.ravel(), np.stack([next_BT.ravel(), row_BT.ravel()], 1)
 
 
-INDEX = Stage("near_index", f"2 {VERSION}", index_partition)
+INDEX = Stage("near_index", f"3 {VERSION}", index_partition)

@@ -24,6 +24,7 @@ from data_tools.dedup.config import NearConfig
 from data_tools.dedup.index import INDEX, IndexConfig
 from data_tools.dedup.sets import SETS
 from data_tools.dedup.verify import VERIFY, VerifyConfig
+from data_tools.heldout import HeldoutConfig
 from data_tools.stage import Input, Partition, Run, StageResult
 
 type Documents = Sequence[tuple[str, tuple[Input, ...]]]
@@ -36,9 +37,9 @@ SPREAD, SPREAD_BYTES = 8, 1 << 19
 """Ranges that there are in any case, for the workers to share, while each has so much work."""
 
 
-def find(run: Run, documents: Documents, config: NearConfig) -> StageResult:
-    """Verdicts (`about(partition)`), relatives (`about(partition, ".relatives")`: what is held out
-    together) and clusters.parquet.
+def find(run: Run, documents: Documents, config: NearConfig, heldout: HeldoutConfig) -> StageResult:
+    """Verdicts (`about(partition)`), relatives (`about(partition, ".relatives")`) and
+    clusters.parquet.
 
     `run` runs a stage; the result is that of the last.
     """
@@ -46,14 +47,15 @@ def find(run: Run, documents: Documents, config: NearConfig) -> StageResult:
     index_config = IndexConfig(config.shingles, config.candidates)
     index = run(INDEX, [Partition(n, index_config, {"documents": d}) for n, d in documents])
     facts = _inputs(index, {"facts": "facts.npy"})
+    sources = _inputs(index, {"sources": "sources.json"})
 
     candidates = run(
         CANDIDATES,
         _ranges(
             _total(index, "records") * KEY_BYTES,
             memory,
-            lambda i, n: CandidateConfig(i, n, config.bucket_limit),
-            facts | _inputs(index, {"keys": "keys.npy", "rows": "rows.npy"}),
+            lambda i, n: CandidateConfig(i, n, config.bucket_limit, heldout),
+            facts | sources | _inputs(index, {"keys": "keys.npy", "rows": "rows.npy"}),
         ),
     )
     wanted = [
@@ -82,10 +84,10 @@ def find(run: Run, documents: Documents, config: NearConfig) -> StageResult:
         _ranges(
             _total(components, "documents") * MEMBER_BYTES,
             memory,
-            lambda i, n: ClusterConfig(i, n, same, config.survivor, memory),
+            lambda i, n: ClusterConfig(i, n, same, config.survivor, heldout, memory),
             facts
+            | sources
             | sets
-            | _inputs(index, {"sources": "sources.json"})
             | _inputs(components, {n: f"{n}.npy" for n in ("keys", "nodes", "pair_keys", "pairs")}),
         ),
     )

@@ -5,6 +5,7 @@ Nodes say where to look, never who is first: that is decided by ids, so that a r
 depend on how documents are cut into partitions.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -36,6 +37,17 @@ def facts(files: Sequence[Input], node_N: np.ndarray) -> np.ndarray:
     for home, places, rows in homes(node_N):
         result[places] = np.load(files[home].path, mmap_mode="r")[rows]
     return result
+
+
+def origins(
+    files: Sequence[Input], node_N: np.ndarray, fact_N: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(str[N], str[N]): source and type of each, from its fact and the sources.json of all."""
+    result = np.empty((len(node_N), 2), object)
+    for home, places, _ in homes(node_N):
+        names = json.loads(files[home].path.read_text(encoding="utf-8"))
+        result[places] = np.array(names, object)[fact_N["source"][places]]
+    return result[:, 0], result[:, 1]
 
 
 def id_order(fact_N: np.ndarray) -> np.ndarray:

@@ -1,8 +1,9 @@
 """What was kept, what was dropped and why: report.json and a page that needs nothing else.
 
 summary.py counts by source; gather.py makes report.json of what the stages said (funnel.py,
-samples.py, duplicates.py); page.py writes that as report.html (losses.py, corpus.py: its sections;
-plots.py, tables.py, markup.py, style.py: what they are made of).
+samples.py, duplicates.py, heldout.py, packing.py, mixture.py); page.py writes that as report.html
+(losses.py, corpus.py, training.py: its sections; plots.py, tables.py, markup.py, style.py: what
+they are made of).
 """
 
 import json
@@ -15,16 +16,24 @@ from data_tools.report.page import page
 from data_tools.report.summary import summarize
 from data_tools.stage import StageResult
 from data_tools.state import state
+from jaxlm.data.plan import Plan
 from jaxlm.workdir import write_json
 
 __all__ = ["lines", "summarize", "write_report"]
 
 
 def write_report(
-    workdir: Path, recipe: Recipe, missing: Mapping[str, str], results: Mapping[str, StageResult]
+    workdir: Path,
+    recipe: Recipe,
+    missing: Mapping[str, str],
+    results: Mapping[str, StageResult],
+    plan: Plan | None,
 ) -> None:
-    """Writes report.json and report.html, each whole or not at all."""
-    data = gather(recipe, missing, results) | {"state": state(workdir)}
+    """Writes report.json and report.html, each whole or not at all.
+
+    `plan`: of the run that the recipe states; None if it states none.
+    """
+    data = gather(recipe, missing, results, plan) | {"state": state(workdir)}
     write_json(workdir / "report.json", data)
     temporary = workdir / "report.html.tmp"
     temporary.write_text(page(data), encoding="utf-8")
@@ -37,8 +46,10 @@ def lines(workdir: Path) -> Iterator[str]:
     report = json.loads((workdir / "report.json").read_text(encoding="utf-8"))
     for name, s in report["sources"].items():
         why = ", ".join(f"{rule} {n:,}" for rule, n in {**s["dropped"], **s["bad"]}.items())
+        excluded = sum(lost["documents"] for lost in s["excluded"].values())
         yield (
             f"{name}: kept {s['kept']:,} of {s['documents']:,} documents ({why or 'none lost'}), "
             f"{s['tokens']:,} tokens, {s['heldout']['documents']:,} documents held out"
+            + (f", {excluded:,} excluded" if excluded else "")
         )
     yield from (f"ALARM: {alarm}" for alarm in report["alarms"])

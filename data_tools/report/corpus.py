@@ -7,7 +7,7 @@ from typing import Any
 from data_tools.report.markup import Markup, element, join
 from data_tools.report.plots import Bar, bars, columns
 from data_tools.report.summary import total
-from data_tools.report.tables import Figure, count, share, size, table
+from data_tools.report.tables import Figure, share, size, table
 from data_tools.tally import length_bins, quality_bins
 
 type Data = Mapping[str, Any]
@@ -39,6 +39,7 @@ def _source(name: str, c: Data) -> dict[str, object]:
         "kept": c["kept"],
         "kept share": share(c["kept"], c["documents"]),
         "held out": c["heldout"]["documents"],
+        "excluded": sum(lost["documents"] for lost in c["excluded"].values()),
         "text kept": size(c["kept_text_bytes"]),
         "tokens": c["tokens"],
     }
@@ -80,24 +81,6 @@ def _series(by_source: Data) -> dict[str, dict[str, int]]:
 def _histogram(title: str, bins: Sequence[str], series: Data, axis: str) -> Markup:
     values = {kind: [counts.get(b, 0) for b in bins] for kind, counts in series.items()}
     return columns(title, bins, values, axis)
-
-
-def shards(data: Data) -> Markup:
-    """The tokenizer, and how the tokens of each source lie in shards."""
-    tokenizer = data["tokenizer"]
-    rows = []
-    for name, c in data["sources"].items():
-        for split in ("train", "heldout"):
-            s = c[split]
-            stream = s["tokens"] + s["documents"] + s["padding"]
-            rows.append(
-                {"source": name, "split": split}
-                | {k: s[k] for k in ("shards", "chunks", "documents", "tokens")}
-                | {"padding": share(s["padding"], stream)}
-                | {"bytes a token": Figure(f"{c['kept_text_bytes'] / max(c['tokens'], 1):.2f}")}
-            )
-    words = f"{count(tokenizer['vocab_size'])} pieces; identity "
-    return join(element("p", words, element("code", tokenizer["hash"]), "."), table(rows))
 
 
 def throughput(data: Data) -> Markup:

@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from data_tools.dedup import near
+from data_tools.heldout import HELDOUT_DUPLICATE
 from data_tools.recipe import Recipe
 from data_tools.report.summary import DROPPING, reports
 from data_tools.stage import StageResult
 from data_tools.tally import length_bin
 
-COPIES = ("exact_duplicate", "near_duplicate")
+COPIES = ("exact_duplicate", "near_duplicate", HELDOUT_DUPLICATE)
 """The verdicts of dedup."""
 
 
@@ -39,13 +40,17 @@ def duplicates(
 
 def _lost(source: str, counts: Mapping[str, Any], results: Mapping[str, StageResult]) -> Any:
     """Copies of one source: documents, bytes, and the tokens that they would have been."""
-    lost = [r["lost"] for stage in DROPPING for r in reports(results, stage, source)]
-    tallies = {rule: [rules[rule] for rules in lost if rule in rules] for rule in COPIES}
-    exact, near = (sum(t["text_bytes"] for t in tallies[rule]) for rule in COPIES)
+    lost = {stage: [r["lost"] for r in reports(results, stage, source)] for stage in DROPPING}
+    tallies = {
+        stage: [rules[rule] for rules in lost[stage] for rule in COPIES if rule in rules]
+        for stage in DROPPING
+    }
+    # copies of texts as they were read go in the first of these stages, others in the last
+    exact, near = (sum(t["text_bytes"] for t in tallies[s]) for s in (DROPPING[0], DROPPING[-1]))
     kept = counts["kept_text_bytes"]
     # exact copies are gone before the rules: as many of them would have passed as of the others
     passing = (kept + near) / max(counts["text_bytes"] - exact, 1)
-    return {rule: sum(t["documents"] for t in tallies[rule]) for rule in COPIES} | {
+    return {rule: counts["dropped"].get(rule, 0) for rule in COPIES} | {
         "read": counts["documents"],
         "text_bytes": exact + near,
         "tokens": round((exact * passing + near) * counts["tokens"] / max(kept, 1)),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from data_tools.heldout import HELDOUT_DUPLICATE
 from data_tools.recipe import Recipe
 from data_tools.report.summary import DROPPING, reports, total
 from data_tools.stage import StageResult
@@ -19,6 +20,7 @@ def funnels(recipe: Recipe, results: Mapping[str, StageResult]) -> dict[str, lis
     """
     order = (
         "exact_duplicate",
+        HELDOUT_DUPLICATE,
         "contaminated",
         "boilerplate",
         *(rule.name for rule in recipe.rules),

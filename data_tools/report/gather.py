@@ -9,10 +9,15 @@ from data_tools.privacy.scrub import Scrubber
 from data_tools.recipe import Recipe
 from data_tools.report.duplicates import duplicates
 from data_tools.report.funnel import funnels
+from data_tools.report.heldout import heldout
+from data_tools.report.mixture import mixture
+from data_tools.report.packing import packing
 from data_tools.report.samples import samples
 from data_tools.report.summary import DROPPING, commits, reports, summarize, total
 from data_tools.source import SourceConfig
 from data_tools.stage import StageResult
+from jaxlm.data.mixture import SHOWN
+from jaxlm.data.plan import Plan
 from jaxlm.schema import to_dict
 
 BAD_PLACES = 50
@@ -25,8 +30,14 @@ type Mask = Callable[[str], str]
 """Hides private data in what people are shown."""
 
 
-def gather(recipe: Recipe, missing: Mapping[str, str], results: Results) -> dict[str, Any]:
-    """The report of a whole build as plain data for JSON; private data in it is masked."""
+def gather(
+    recipe: Recipe, missing: Mapping[str, str], results: Results, plan: Plan | None
+) -> dict[str, Any]:
+    """The report of a whole build as plain data for JSON; private data in it is masked.
+
+    `plan`: of the run that the recipe states, over the corpus that was built; None if it states
+    none.
+    """
     counts = summarize(recipe, results)
     data = {
         "sources": counts,
@@ -42,6 +53,9 @@ def gather(recipe: Recipe, missing: Mapping[str, str], results: Results) -> dict
         "throughput": _throughput(results),
         "workers": recipe.worker_count(),
         "tokenizer": reports(results, "tokenizer")[0],
+        "heldout": heldout(recipe, counts),
+        "packing": packing(recipe, results, counts),
+        "mixture": mixture(plan),
         "recipe": to_dict(recipe),
     }
     alarms = data["duplicates"]["near"]["alarms"]
@@ -157,11 +171,23 @@ def _throughput(results: Results) -> list[dict[str, Any]]:
 def _notes(recipe: Recipe, data: Mapping[str, Any]) -> list[str]:
     """What a reader must not miss."""
     notes = [f"source {name} is left out: {why}" for name, why in data["missing"].items()]
-    splits = ("train", "heldout") if recipe.heldout.fraction else ("train",)
-    for name, counts in data["sources"].items():
+    packed = {(part["source"], part["split"]) for part in data["packing"]["parts"]}
+    buckets = data["packing"]["buckets"]
+    for source in recipe.sources:
+        counts = data["sources"][source.name]
+        splits = ("train", "heldout") if recipe.heldout.fraction_of(source.type) else ("train",)
         for split in splits:
             if not counts[split]["documents"]:
-                notes.append(f"source {name}: no document is in the split {split}")
+                notes.append(f"source {source.name}: no document is in the split {split}")
+        for bucket in (b["source"] for b in buckets if b["origin"] == source.name):
+            if counts["train"]["documents"] and (bucket, "train") not in packed:
+                notes.append(f"source {source.name}: no document is in the bucket {bucket}")
         if bad := sum(counts["bad"].values()):
-            notes.append(f"source {name}: {bad:,} bad records or files gave no document")
+            notes.append(f"source {source.name}: {bad:,} bad records or files gave no document")
+    plan = data["mixture"]
+    for kind in plan["types"] if plan and plan["proportions"] else ():
+        asked, planned = kind["asked"], kind["planned"]
+        if planned < asked - SHOWN:
+            shares = f"{planned:.1%} of the tokens instead of {asked:.1%}"
+            notes.append(f"type {kind['name']} runs short: {shares}")
     return notes

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from data_tools.heldout import HELDOUT_DUPLICATE
 from data_tools.report.funnel import overall
 from data_tools.report.gather import BAD_PLACES, BOILERPLATE_LINES
 from data_tools.report.markup import Markup, classed, element, join
@@ -60,7 +61,9 @@ def rules(data: Data) -> Markup:
     """For each rule, documents that it dropped beside kept ones of the same sources."""
     if not data["samples"]:
         return element("p", "No document was dropped.")
-    lost = {step["step"]: step["lost_documents"] for step in overall(data["funnels"])}
+    lost: Counter[str] = Counter()  # a copy of held-out text may go in two steps
+    for step in overall(data["funnels"]):
+        lost[step["step"]] += step["lost_documents"]
     read = sum(c["documents"] for c in data["sources"].values())
     intro = element(
         "p",
@@ -164,17 +167,19 @@ def duplicates(data: Data) -> Markup:
     )
     rows, losses = [], []
     for name, s in found["sources"].items():
-        exact, near = s["exact_duplicate"], s["near_duplicate"]
-        left = s["read"] - exact - near
-        parts = [("others", left), ("exact", exact), ("near", near)]
-        losses.append(Bar(name, parts, f"{share(exact + near, s['read'])} copies"))
+        exact, near, held = s["exact_duplicate"], s["near_duplicate"], s[HELDOUT_DUPLICATE]
+        copies = exact + near + held
+        left = s["read"] - copies
+        parts = [("others", left), ("exact", exact), ("near", near), ("heldout", held)]
+        losses.append(Bar(name, parts, f"{share(copies, s['read'])} copies"))
         rows.append(
             {
                 "source": name,
                 "read": s["read"],
                 "exact copies": exact,
                 "near copies": near,
-                "share": share(exact + near, s["read"]),
+                "like held-out text": held,
+                "share": share(copies, s["read"]),
                 "text": size(s["text_bytes"]),
                 "tokens, about": s["tokens"],
             }

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from data_tools.report import corpus, losses
+from data_tools.report import corpus, losses, training
 from data_tools.report.markup import Markup, classed, element, join
 from data_tools.report.style import STYLE
 from data_tools.report.tables import count, share, size
@@ -21,7 +21,10 @@ SECTIONS: dict[str, Callable[[Mapping[str, Any]], Markup]] = {
     "Evaluation sets": losses.evaluation,
     "Duplicates": losses.duplicates,
     "Bad input": losses.bad_input,
-    "Tokenizer and shards": corpus.shards,
+    "Held out": training.heldout,
+    "Tokenizer": training.tokenizer,
+    "Shards": training.shards,
+    "Mixture": training.mixture,
     "Throughput": corpus.throughput,
     "Recipe": corpus.recipe,
 }

@@ -31,9 +31,11 @@ figure { margin: 1.2rem 0 } figcaption { font-size: 0.9rem; margin-bottom: 0.3re
 svg { width: 100%; height: auto; display: block } svg text { font-size: 12.5px; fill: var(--ink) }
 svg .end { text-anchor: end } svg .middle { text-anchor: middle } svg line { stroke: var(--line) }
 rect { fill: var(--third) } .key { background: var(--third) }
-rect.kept, rect.others { fill: var(--kept) } .key.kept, .key.others { background: var(--kept) }
-rect.lost, rect.dropped, rect.exact { fill: var(--lost) }
-.key.lost, .key.dropped, .key.exact { background: var(--lost) }
+rect.kept, rect.others, rect.tokens, rect.real { fill: var(--kept) }
+.key.kept, .key.others, .key.tokens, .key.real { background: var(--kept) }
+rect.lost, rect.dropped, rect.exact, rect.padding { fill: var(--lost) }
+.key.lost, .key.dropped, .key.exact, .key.padding { background: var(--lost) }
+rect.heldout { fill: var(--alarm) } .key.heldout { background: var(--alarm) }
 .wide { overflow-x: auto } table { border-collapse: collapse; margin: 0.5rem 0 1rem;
   font-size: 0.9rem } th, td { padding: 0.28rem 0.8rem 0.28rem 0; text-align: left;
   border-bottom: 1px solid var(--line); vertical-align: top }

@@ -13,7 +13,10 @@ DROPPING = ("clean", "privacy", "tokenize")
 
 
 def summarize(recipe: Recipe, results: Mapping[str, StageResult]) -> dict[str, Any]:
-    """Source -> its counts: documents read, bad, dropped by rule and kept, and tokens."""
+    """Source -> its counts: documents read, bad, dropped by rule and kept, and tokens.
+
+    What is kept is in the split train or heldout, or excluded from both.
+    """
     return {source.name: _source_counts(source.name, results) for source in recipe.sources}
 
 
@@ -50,10 +53,13 @@ def _source_counts(source: str, results: Mapping[str, StageResult]) -> dict[str,
         "kept_text_bytes": sum(r["text_bytes"] for r in kept),
         "tokens": sum(r["tokens"] for r in kept),
     }
-    packed = [r for r in reports(results, "pack") if r["documents"] and r["source"] == source]
+    excluded = [r["excluded"] for r in reports(results, "shuffle", source)]
+    reasons = sorted({reason for counted in excluded for reason in counted})
+    counts["excluded"] = {r: total([c[r] for c in excluded if r in c]) for r in reasons}
+    packed = [r for r in reports(results, "pack") if r["origin"] == source]
     for split in ("train", "heldout"):
         here = [r for r in packed if r["split"] == split]
-        keys = ("documents", "chunks", "tokens", "padding")
+        keys = ("documents", "chunks", "tokens", "padding", "truncated")
         counts[split] = {key: sum(r[key] for r in here) for key in keys}
         counts[split]["shards"] = len(here)
     return counts

@@ -1,27 +1,31 @@
-"""SentencePiece training: BPE, lossless, the same pieces for any number of workers."""
+"""SentencePiece training: lossless, and the same pieces for any number of workers."""
 
 import io
 import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 import sentencepiece
 
 from data_tools.document import DataError
-from data_tools.recipe import TokenizerConfig
+from data_tools.row_groups import row_groups
 from data_tools.stage import Input, Partition, Report, Stage
-from jaxlm.data.tokenizer import Tokenizer
+from data_tools.tokenizer import memory
+from data_tools.tokenizer.config import TokenizerConfig
+from data_tools.tokenizer.identifiers import count_names, with_names
+from data_tools.tokenizer.sample import SCHEMA
+from jaxlm.data.tokenizer import open_tokenizer
 
 MODEL = "tokenizer.model"
 THREADS = 16
-"""A constant: the pieces do not depend on it, but it is written into the model file."""
+"""A constant: the pieces of unigram depend on it, and every model file names it."""
 
 
 @dataclass(frozen=True)
@@ -36,20 +40,39 @@ class TrainConfig:
 def train_partition(partition: Partition[TrainConfig], out: Path) -> Report:
     """Writes tokenizer.model from the sample of all partitions.
 
-    Raises `DataError` when the sample cannot give the vocabulary, or when the trainer skips a line.
+    Raises `DataError` when the sample cannot give the vocabulary, when the training does not fit in
+    memory, or when the trainer skips a line.
     """
     config = partition.config
-    sample = _Sample(partition.inputs["sample"], config.quotas)
-    (out / MODEL).write_bytes(_train(config.tokenizer, sample))
-    tokenizer = Tokenizer(out / MODEL)
+    files = partition.inputs["sample"]
+    available = memory.available_bytes()
+    predicted = memory.check_fits(config.tokenizer, _size(files), available)
+    sample = _Sample(files, config.quotas)
+    with memory.measured() as peak:
+        (out / MODEL).write_bytes(train_model(config.tokenizer, sample))
+    tokenizer = open_tokenizer(out / MODEL)
     assert tokenizer.vocab_size == config.tokenizer.vocab_size
     return {
+        "kind": config.tokenizer.kind,
         "hash": tokenizer.hash(),
         "vocab_size": tokenizer.vocab_size,
         "bos_id": tokenizer.bos_id,
         "pad_id": tokenizer.pad_id,
         "sample_bytes": dict(sample.bytes),
+        "predicted_bytes": predicted,
+        "peak_bytes": peak.bytes,
     }
+
+
+def _size(files: Iterable[Input]) -> memory.Size:
+    size = memory.Size(0, 0)
+    for table in row_groups(files, ["text"]):
+        in_bytes, characters = (
+            pc.call_function("sum", [pc.call_function(name, [table["text"]])]).as_py()
+            for name in ("binary_length", "utf8_length")
+        )
+        size = memory.Size(size.bytes + in_bytes, size.characters + characters)
+    return size
 
 
 class _Sample:
@@ -58,32 +81,49 @@ class _Sample:
     def __init__(self, files: tuple[Input, ...], quotas: Mapping[str, int]):
         self._files, self._quotas = files, quotas
         self.bytes: Counter[str] = Counter()
-        self.lines = 0
 
     def __iter__(self) -> Iterator[str]:
-        for file in self._files:
-            with pq.ParquetFile(file.path) as table:
-                for batch in table.iter_batches():
-                    for row in batch.to_pylist():
-                        size = len(row["text"].encode())
-                        if self.bytes[row["type"]] + size <= self._quotas[row["type"]]:
-                            self.bytes[row["type"]] += size
-                            self.lines += 1
-                            yield row["text"]
+        for table in row_groups(self._files, SCHEMA.names):
+            for row in table.to_pylist():
+                size = len(row["text"].encode())
+                if self.bytes[row["type"]] + size <= self._quotas[row["type"]]:
+                    self.bytes[row["type"]] += size
+                    yield row["text"]
 
 
-def _train(config: TokenizerConfig, sample: _Sample) -> bytes:
-    model = io.BytesIO()
-    spares = [f"<spare_{i}>" for i in range(config.spares)]
+class Counted:
+    """Texts, counted as they go by; and the names in them if asked for."""
+
+    def __init__(self, texts: Iterable[str], names: bool):
+        self._texts, self._names = texts, names
+        self.pieces = self.bytes = 0
+        self.names: Counter[str] = Counter()
+
+    def __iter__(self) -> Iterator[str]:
+        for text in self._texts:
+            self.pieces += 1
+            self.bytes += len(text.encode())
+            if self._names:
+                count_names(text, self.names)
+            yield text
+
+
+def train_model(config: TokenizerConfig, texts: Iterable[str]) -> bytes:
+    """The model file trained on texts that `sample.pieces` has cut.
+
+    Raises `DataError` when they cannot give the vocabulary, or when the trainer skips one.
+    """
+    model, counted = io.BytesIO(), Counted(texts, config.identifiers > 0)
+    reserved = config.reserved - len(config.control_symbols)
     # The trainer tells only its log what it skipped.
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         try:
             with _native_stderr(log):
                 sentencepiece.SentencePieceTrainer.Train(
-                    sentence_iterator=iter(sample),
+                    sentence_iterator=iter(counted),
                     model_writer=model,
-                    model_type="bpe",
-                    vocab_size=config.vocab_size,
+                    model_type=config.kind,
+                    vocab_size=config.vocab_size - config.identifiers,
                     character_coverage=config.character_coverage,
                     num_threads=THREADS,
                     # lossless: every character, space and newline comes back
@@ -93,10 +133,15 @@ def _train(config: TokenizerConfig, sample: _Sample) -> bytes:
                     allow_whitespace_only_pieces=True,
                     byte_fallback=True,
                     split_digits=True,
-                    # the space, which without a piece of its own would come back as its mark
-                    required_chars="\u2581",
+                    split_by_unicode_script=not config.across_scripts,
+                    # pieces in any case: rare characters are bytes, and the space would come back
+                    # as its mark
+                    required_chars="\u2581\n\t",
                     # control symbols are never matched in text; user-defined ones would be
-                    control_symbols=[*config.control_symbols, *spares],
+                    control_symbols=[
+                        *config.control_symbols,
+                        *(f"<reserved_{i}>" for i in range(reserved)),
+                    ],
                     unk_id=0,
                     bos_id=1,
                     eos_id=2,
@@ -108,9 +153,11 @@ def _train(config: TokenizerConfig, sample: _Sample) -> bytes:
                     minloglevel=0,  # its log is read below, and the level outlives a training
                 )
         except (RuntimeError, ValueError) as e:
-            raise DataError(_explain(config, sample, str(e))) from None
+            raise DataError(_explain(config, counted, str(e))) from None
         log.seek(0)
-        _check_loaded(log.read(), sample.lines)
+        _check_loaded(log.read(), counted.pieces)
+    if config.identifiers:
+        return with_names(model.getvalue(), counted.names, config.identifiers)
     return model.getvalue()
 
 
@@ -129,10 +176,10 @@ def _native_stderr(file: IO[str]) -> Iterator[None]:
         os.close(kept)
 
 
-def _explain(config: TokenizerConfig, sample: _Sample, message: str) -> str:
-    text = f"{sum(sample.bytes.values())} bytes of sample text"
+def _explain(config: TokenizerConfig, sample: Counted, message: str) -> str:
+    text = f"{sample.bytes} bytes of sample text"
     asked = f"config.tokenizer.vocab_size={config.vocab_size}"
-    if not sample.lines:
+    if not sample.pieces:
         return "no text is left to train the tokenizer on; see what the report says was dropped"
     if most := re.search(r"value <= (\d+)", message):
         return f"{asked}: {text} give at most {most[1]} pieces; ask for fewer, or add text"
@@ -144,15 +191,15 @@ def _explain(config: TokenizerConfig, sample: _Sample, message: str) -> str:
     return f"{asked}: the trainer failed: {message}"
 
 
-def _check_loaded(log: str, lines: int) -> None:
+def _check_loaded(log: str, pieces: int) -> None:
     loaded = re.search(r"Loaded all (\d+) sentences", log)
-    if loaded is None or int(loaded[1]) != lines:
+    if loaded is None or int(loaded[1]) != pieces:
         found = loaded[1] if loaded else "an unknown number"
         skipped = [line for line in log.splitlines() if "kipped" in line or "too long" in line]
         raise DataError(
-            f"the tokenizer's trainer took {found} of {lines} pieces of text: {skipped[:3]}; "
+            f"the tokenizer's trainer took {found} of {pieces} pieces of text: {skipped[:3]}; "
             "pieces must be under 4,192 bytes, not empty and without U+2585"
         )
 
 
-TRAIN = Stage("tokenizer", f"1 sentencepiece {sentencepiece.__version__}", train_partition)
+TRAIN = Stage("tokenizer", f"2 sentencepiece {sentencepiece.__version__}", train_partition)

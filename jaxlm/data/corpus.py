@@ -2,18 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 
 from jaxlm.config import Config
 from jaxlm.data import manifest as manifests
-from jaxlm.data import source
-from jaxlm.data.manifest import ManifestError
-from jaxlm.data.order import Stage
+from jaxlm.data import mixture, source
+from jaxlm.data.manifest import Manifest, ManifestError
+from jaxlm.data.plan import Plan, Stage
 from jaxlm.data.source import HeldOutRows, TrainRows
 from jaxlm.data.synthetic import SyntheticHeldOut, SyntheticRows
-from jaxlm.data.tokenizer import Tokenizer
+from jaxlm.data.tokenizer import Tokenizer, open_tokenizer
 from jaxlm.schema import ConfigError
 
 SYNTHETIC_HELD_OUT = 256
@@ -29,6 +30,8 @@ class Corpus:
     """By type."""
     tokenizer: Tokenizer | None
     """None for synthetic rows."""
+    plan: Plan | None
+    """What the run draws; None for synthetic rows."""
 
     @property
     def bos_id(self) -> int:
@@ -62,7 +65,7 @@ def open_corpus(cfg: Config) -> Corpus:
     if cfg.data.source == "synthetic":
         made_by = (cfg.data.seed, cfg.data.seq_len, cfg.model.vocab_size)
         heldout = {"synthetic": SyntheticHeldOut(*made_by, SYNTHETIC_HELD_OUT)}
-        return Corpus(SyntheticRows(*made_by), heldout, None)
+        return Corpus(SyntheticRows(*made_by), heldout, None, None)
     path = Path(cfg.data.manifest)
     manifest = manifests.load(path)
     if cfg.model.vocab_size != manifest.vocab_size:
@@ -70,9 +73,9 @@ def open_corpus(cfg: Config) -> Corpus:
             f"config.model.vocab_size={cfg.model.vocab_size}: the corpus {path} has a vocabulary "
             f"of {manifest.vocab_size}; set config.model.vocab_size={manifest.vocab_size}"
         )
-    train = source.open_train(cfg.data, _stages(cfg))
-    train.order.check_epochs(cfg.end, cfg.data.max_epochs)
-    tokenizer = Tokenizer(path.parent / manifest.tokenizer)
+    plan = _plan(cfg, manifest)
+    train = source.open_train(cfg.data, plan.order_stages)
+    tokenizer = open_tokenizer(path.parent / manifest.tokenizer)
     if tokenizer.hash() != manifest.tokenizer_hash:
         raise ManifestError(
             f"{tokenizer.path}: tokenizer hash {tokenizer.hash()}, but the shards were made with "
@@ -84,16 +87,20 @@ def open_corpus(cfg: Config) -> Corpus:
             f"{path}: bos_id={manifest.bos_id} and pad_id={manifest.pad_id}, but the tokenizer has "
             f"{found[0]} and {found[1]}; build the corpus again"
         )
-    return Corpus(train, source.open_heldout(cfg.data), tokenizer)
+    return Corpus(train, source.open_heldout(cfg.data), tokenizer, plan)
 
 
-def _stages(cfg: Config) -> list[Stage]:
-    return [
-        Stage(
-            None
-            if stage.until is None
-            else cfg.to_rows(stage.until, f"config.data.mixture[{i}].until"),
-            stage.weights,
-        )
-        for i, stage in enumerate(cfg.data.mixture)
-    ]
+def _plan(cfg: Config, manifest: Manifest) -> Plan:
+    stages = []
+    for i, stage in enumerate(cfg.data.mixture):
+        until = None
+        if stage.until is not None:
+            until = cfg.to_rows(stage.until, f"config.data.mixture[{i}].until")
+            if stage.until.endswith("%"):  # so that it moves with the end of the run
+                until = Fraction(stage.until.removesuffix("%").strip()) / 100
+        stages.append(Stage(until, dict(stage.weights)))
+    plan = mixture.of_run(manifest, cfg.data, stages).plan(cfg.end)
+    own, given = manifest.mixture.tolerance, cfg.data.mixture_tolerance
+    if refusal := mixture.refusal(plan, own if given is None else given):
+        raise ConfigError(refusal)
+    return plan

@@ -1,8 +1,8 @@
 """Batches on the devices, in order: each process reads the rows its devices need, and no more.
 
 `Loader` reads ahead in a thread: reading and the copy to the devices overlap the step. Which rows a
-batch has depends on its position alone, not on processes, mesh or where the loader started.
-Shapes: B rows of T + 1 ids, T = seq_len.
+batch has depends on its position and the skipped windows alone, not on processes, mesh or where the
+loader started. Shapes: B rows of T + 1 ids, T = seq_len.
 """
 
 import contextlib
@@ -10,13 +10,14 @@ import queue
 import threading
 import time
 import weakref
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple, Protocol, Self
 
 import jax
 import numpy as np
 from jax.sharding import NamedSharding
 
+from jaxlm.data.skips import NO_SKIPS, Skips
 from jaxlm.schema import ConfigError
 
 DEPTH = 2
@@ -38,28 +39,41 @@ class Batch(NamedTuple):
 
     rows_BT: jax.Array
     """ids[B, T + 1], uint16 or uint32 as stored: cast before any arithmetic."""
-    position: int
-    """Of its first row."""
+    positions_B: np.ndarray
+    """int64[B], ascending: of its rows."""
     next_position: int
-    """Of the batch that follows."""
+    """Behind its last row; the run's end if no row is left before it."""
+
+    @property
+    def position(self) -> int:
+        """Of its first row."""
+        return int(self.positions_B[0])
 
 
 class Loader:
     """Iterates over the batches from `start` to `end`; a context manager, or `close` it."""
 
     def __init__(
-        self, source: Rows, sharding: NamedSharding, batch_size: int, start: int, end: int
+        self,
+        source: Rows,
+        sharding: NamedSharding,
+        batch_size: int,
+        start: int,
+        end: int,
+        skips: Skips = NO_SKIPS,
     ):
-        """Batches of `batch_size` rows over all processes, sharded as `sharding` (of [B, T + 1]).
+        """Batches of the next `batch_size` rows that are not skipped, over all processes, sharded
+        as `sharding` (of [B, T + 1]).
 
         `ConfigError` if the mesh cannot split a batch, or start to end is not whole batches.
         """
         if end < start:
             raise ConfigError(f"start={start} is past end={end}: the run is over; raise its end")
-        if (end - start) % batch_size:
+        over = skips.count(start, end) % batch_size
+        if over:
             raise ConfigError(
-                f"rows {start} to {end} are not whole batches of batch_size={batch_size}: "
-                f"{end - start} rows; end at {start + (end - start) // batch_size * batch_size}"
+                f"rows {start} to {end}, without the skipped ones, are not whole batches of "
+                f"batch_size={batch_size}: {over} are left over"
             )
         self.wait_seconds = 0.0
         """Time that `next` has spent waiting for data, in all."""
@@ -67,11 +81,11 @@ class Loader:
         self._queue: queue.Queue[Batch | BaseException] = queue.Queue(DEPTH)
         self._error: BaseException | None = None
         stop = threading.Event()
-        plan = _Plan(range(start, end, batch_size), share.rows)
+        plan = _Plan(skips, start, end, share)
         # The thread must not hold the loader, or a forgotten one would never be collected.
         thread = threading.Thread(
             target=_fill,
-            args=(source, plan, share, self._queue, stop),
+            args=(source, plan, self._queue, stop),
             name="jaxlm-loader",
             daemon=True,
         )
@@ -106,22 +120,12 @@ class Loader:
         self.close()
 
 
-def check_fingerprint(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """`ConfigError` if the data of a checkpoint is not the data at hand: names what differs."""
-    changed = [key for key in {**saved, **now} if saved.get(key) != now.get(key)]
-    if changed:
-        found = "; ".join(f"{k}: was {saved.get(k)}, is {now.get(k)}" for k in changed)
-        raise ConfigError(
-            f"the data is not that of the checkpoint: {found}. Resume with the data and settings "
-            "of the run, or start a new run in another work directory"
-        )
-
-
 class _Share:
     """Which rows of a batch this process needs, and how they become a global array."""
 
     def __init__(self, sharding: NamedSharding, batch_size: int, seq_len: int):
         self._sharding, self._shape = sharding, (batch_size, seq_len + 1)
+        self.batch_size = batch_size
         spec = sharding.spec[0] if sharding.spec else None
         axes = (spec,) if isinstance(spec, str) else spec or ()
         parts = int(np.prod([sharding.mesh.shape[axis] for axis in axes], dtype=int))
@@ -137,41 +141,54 @@ class _Share:
         self.rows = np.array(sorted(needed), np.int64)
         """int64[N]: the rows, as offsets into the batch."""
 
-    def batch(self, position: int, local: np.ndarray) -> Batch:
-        """The batch at a position from the rows of this process (ids[N, T + 1])."""
+    def place(self, local: np.ndarray) -> jax.Array:
+        """The rows of a batch, ids[B, T + 1], from those of this process, ids[N, T + 1]."""
 
         def part(index: tuple[slice, ...] | None) -> np.ndarray:
             assert index is not None
             rows = np.arange(*index[0].indices(self._shape[0]))
             return local[np.searchsorted(self.rows, rows), index[1]]
 
-        rows_BT = jax.make_array_from_callback(self._shape, self._sharding, part)
-        return Batch(rows_BT, position, position + self._shape[0])
+        return jax.make_array_from_callback(self._shape, self._sharding, part)
 
 
 class _Plan(Sequence[np.ndarray]):
     """The positions that this process reads for each batch, made when asked for."""
 
-    def __init__(self, starts: range, rows: np.ndarray):
-        self.starts, self._rows = starts, rows
+    def __init__(self, skips: Skips, start: int, end: int, share: _Share):
+        self._skips, self._end, self._share = skips, end, share
+        self._first = skips.rank(np.array([start]))
+        self._count = skips.count(start, end) // share.batch_size
 
     def __len__(self) -> int:
-        return len(self.starts)
+        return self._count
 
     def __getitem__(self, index: Any) -> Any:
-        return self.starts[index] + self._rows
+        if not 0 <= index < self._count:
+            raise IndexError(index)
+        return self.positions(index)[self._share.rows]
+
+    def positions(self, index: int) -> np.ndarray:
+        """int64[B]: those of all processes."""
+        size = self._share.batch_size
+        return self._skips.at(self._first + index * size + np.arange(size))
+
+    def batch(self, index: int, local: np.ndarray) -> Batch:
+        """A batch from the rows of this process."""
+        positions_B = self.positions(index)
+        last = index + 1 == self._count
+        next_position = self._end if last else int(positions_B[-1]) + 1
+        return Batch(self._share.place(local), positions_B, next_position)
 
 
-def _fill(
-    source: Rows, plan: _Plan, share: _Share, out: queue.Queue, stop: threading.Event
-) -> None:
+def _fill(source: Rows, plan: _Plan, out: queue.Queue, stop: threading.Event) -> None:
     """The thread: puts every batch, then StopIteration or what went wrong."""
     local_batches = source.stream(plan)
     try:
-        for position, local in zip(plan.starts, local_batches, strict=True):
+        for i, local in zip(range(len(plan)), local_batches, strict=True):
             if stop.is_set():
                 return
-            out.put(share.batch(position, local))
+            out.put(plan.batch(i, local))
         out.put(StopIteration())
     except BaseException as e:  # whatever it is, it is raised in the thread that asked
         out.put(e)

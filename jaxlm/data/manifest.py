@@ -14,8 +14,9 @@ from typing import Any, Literal
 
 from jaxlm.errors import UserError
 
-VERSION = 1
+VERSION = 2
 Split = Literal["train", "heldout"]
+Packing = Literal["concat", "best_fit"]
 
 
 class ManifestError(UserError):
@@ -38,6 +39,33 @@ class Shard:
     """UTF-8 bytes of the documents in it."""
     file_bytes: int
     sha256: str
+    documents: int
+    """Documents with text in the shard."""
+    table_bytes: int
+    """Size of the document table beside it (`jaxlm.data.documents`)."""
+    table_sha256: str
+
+
+@dataclass(frozen=True)
+class MixtureStage:
+    """A stretch of training with one mixture."""
+
+    until: float
+    """Where it ends, as a share of the run."""
+    weights: Mapping[str, float]
+    """Type -> share of the tokens, relative."""
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The proportions that a corpus was made for; see `data_tools.mixture.MixtureConfig`."""
+
+    stages: tuple[MixtureStage, ...]
+    """Empty: each source by its size."""
+    max_epochs: float
+    tolerance: float
+    source_weights: Mapping[str, float]
+    """Source -> how often a token of it is drawn, relative to the other sources of its type."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +74,7 @@ class Manifest:
 
     version: int
     tokenizer: str
-    """Path of the tokenizer model, relative to the manifest."""
+    """Path of the tokenizer (a model file, or a directory), relative to the manifest."""
     tokenizer_hash: str
     vocab_size: int
     """True vocabulary: every id in a shard is below it."""
@@ -56,6 +84,8 @@ class Manifest:
     """Fills the tail of a shard; weighs nothing as a target."""
     dtype: Literal["uint16", "uint32"]
     chunk_tokens: int
+    packing: Packing
+    mixture: Mixture
     shards: tuple[Shard, ...]
     recipe: Mapping[str, Any]
     """The resolved recipe that built it."""
@@ -69,6 +99,17 @@ class Manifest:
             if shard.split == split:
                 found.setdefault(shard.source, []).append(shard)
         return found
+
+    def chunks_per_row(self, seq_len: int) -> int:
+        """Chunks in a row of `seq_len`; `ManifestError` if it is not whole chunks."""
+        if seq_len % self.chunk_tokens:
+            lower = seq_len // self.chunk_tokens * self.chunk_tokens
+            fits = [str(n) for n in (lower, lower + self.chunk_tokens) if n]
+            raise ManifestError(
+                f"seq_len={seq_len} is not a multiple of the corpus's "
+                f"chunk_tokens={self.chunk_tokens}; use {' or '.join(fits)}"
+            )
+        return seq_len // self.chunk_tokens
 
     def fingerprint(self) -> str:
         """Hash of all that decides which token ids lie where: 16 hex digits.
@@ -110,8 +151,10 @@ def load(path: Path) -> Manifest:
         )
     try:
         shards = tuple(Shard(**s) for s in data.pop("shards"))
-        return Manifest(shards=shards, **data)
-    except (TypeError, KeyError) as e:
+        mixture = data.pop("mixture")
+        stages = tuple(MixtureStage(**s) for s in mixture.pop("stages"))
+        return Manifest(shards=shards, mixture=Mixture(stages=stages, **mixture), **data)
+    except (TypeError, KeyError, AttributeError) as e:
         raise ManifestError(f"{path}: not a whole manifest: {e}") from None
 
 

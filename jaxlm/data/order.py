@@ -3,9 +3,10 @@
 A position is the number of a row (sequence) in the order of a run; the order is endless, has no
 state, and does not know of hosts, devices or batches. It is made of two parts:
 
-1. The mixture. Positions fall into blocks of `block_rows`. In each block every source has an exact
-   number of slots, and a permutation of the block's own says which position takes which slot. The
-   slots of a source, block after block, are its draws 0, 1, 2, ...
+1. The mixture. Positions fall into blocks of `block_rows`. In each block every source has its share
+   of the slots, rounded up or down so that the sums stay exact (`spread`), and a permutation of the
+   block's own says which position takes which slot. The slots of a source, block after block, are
+   its draws 0, 1, 2, ...
 2. The walk of a source. Draw n is row n % rows of epoch n // rows. In each epoch the shards are
    permuted, laid end to end, and rows are permuted inside windows of `window_rows`, so that a
    reader needs only the shards of one window at hand.
@@ -24,9 +25,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxlm.data.permutation import permute
+from jaxlm.data.spread import PERIOD, Spread
 from jaxlm.errors import UserError
 
-VERSION = 1
+VERSION = 2
 """Part of the fingerprint: raise it whenever the same inputs come to give another order."""
 
 LIMIT = 2**62
@@ -76,7 +78,7 @@ class Order:
         sources: Mapping[str, Source],
         stages: Sequence[Stage],
         seed: int,
-        block_rows: int = 1000,
+        block_rows: int = 100,
     ):
         """`OrderError` if stages and sources do not fit each other, or a count rounds to zero."""
         self._walk = _Walk({name: sources[name] for name in sorted(sources)}, seed)
@@ -108,18 +110,6 @@ class Order:
         rows = np.maximum(self._walk.rows, 1)
         return dict(zip(self.names, (self.draws(end) / rows).tolist(), strict=True))
 
-    def check_epochs(self, end: int, max_epochs: float) -> None:
-        """`OrderError` if a run that ends at `end` repeats a source more often than allowed."""
-        over = {name: n for name, n in self.epochs(end).items() if n > max_epochs}
-        if over:
-            rows = dict(zip(self.names, self._walk.rows.tolist(), strict=True))
-            found = ", ".join(f"{k} {n:.2f} times ({rows[k]} rows)" for k, n in over.items())
-            raise OrderError(
-                f"up to row {end} the mixture goes through {found}; max_epochs={max_epochs:g}: "
-                "shorten the run (config.train.end), add data, lower a weight "
-                "(config.data.mixture) or raise config.data.max_epochs"
-            )
-
     def fingerprint(self) -> dict[str, Any]:
         """What decides the order besides the shards' rows, as plain data for JSON."""
         return {
@@ -139,13 +129,12 @@ class _Mixture:
             raise OrderError(f"block_rows={block_rows}: must be at least 1")
         self._seed, self._block_rows = seed, block_rows
         self._starts = _stage_starts(stages, block_rows)
-        self._counts = np.array(
-            [_counts(i, stage, rows, block_rows) for i, stage in enumerate(stages)], np.int64
-        )
-        self._slots = np.cumsum(self._counts, axis=1) - self._counts
-        self._source_of_slot = np.stack([np.repeat(np.arange(len(rows)), c) for c in self._counts])
-        drawn = np.diff(self._starts)[:, None] * self._counts[:-1]
-        self._drawn = np.concatenate([np.zeros_like(self._counts[:1]), np.cumsum(drawn, axis=0)])
+        self._counts = [_counts(i, stage, rows, block_rows) for i, stage in enumerate(stages)]
+        self._spreads = [Spread(counts, LIMIT // block_rows + 2) for counts in self._counts]
+        self._drawn = np.zeros((len(stages), len(rows)), np.int64)
+        for k, blocks in enumerate(np.diff(self._starts)):
+            before = self._spreads[k].before(blocks[None])
+            self._drawn[k + 1] = self._drawn[k] + before[0]
 
     def draw(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         positions = np.asarray(positions)  # beyond int64 they are Python's integers
@@ -153,47 +142,66 @@ class _Mixture:
             raise OrderError(
                 f"positions {positions.min()}..{positions.max()}: must be in [0, 2**62)"
             )
-        positions = positions.astype(np.int64)
-        block, offset = np.divmod(positions, self._block_rows)
-        slot = permute(offset, self._block_rows, self._keys(block))
-        stage = np.searchsorted(self._starts, block, side="right") - 1
-        source = self._source_of_slot[stage, slot]
-        rank = slot - self._slots[stage, source]
-        blocks = block - self._starts[stage]
-        return source, self._drawn[stage, source] + blocks * self._counts[stage, source] + rank
+        block, offset = np.divmod(positions.astype(np.int64), self._block_rows)
+        block, at = np.unique(block, return_inverse=True)
+        ends, before = self._blocks(block)
+        slot = permute(offset, self._block_rows, self._keys(block)[at])
+        # The blocks end to end, so that one search finds the source of any slot.
+        starts = np.arange(len(block)) * self._block_rows
+        found = np.searchsorted((starts[:, None] + ends).ravel(), starts[at] + slot, side="right")
+        source = found - at * ends.shape[1]
+        return source, before[at, source] + slot - _first_slot(ends, at, source)
 
     def position(self, source: np.ndarray, draw: np.ndarray) -> np.ndarray:
         # The stage of a draw: the last one to start at or before it. A stage which draws nothing
         # starts at the same draw as the next, so only one that ends the order can be found.
         stage = (self._drawn[:, source] <= draw).sum(axis=0) - 1
-        count = self._counts[stage, source]
-        blocks, rank = np.divmod(draw - self._drawn[stage, source], np.maximum(count, 1))
-        block = self._starts[stage] + blocks
-        reached = (draw >= 0) & (count > 0) & (block <= LIMIT // self._block_rows)
-        block = np.where(reached, block, 0)
-        slot = np.where(reached, self._slots[stage, source] + rank, 0)
-        offset = permute(slot, self._block_rows, self._keys(block), inverse=True)
-        return np.where(reached, block * self._block_rows + offset, -1)
+        block = np.zeros_like(draw)
+        for at in _groups(stage):
+            k = stage[at[0]]
+            of_stage = draw[at] - self._drawn[k, source[at]]
+            block[at] = self._starts[k] + self._spreads[k].block(source[at], of_stage)
+        has_slots = np.array(self._counts)[stage, source] > 0
+        reached = (draw >= 0) & has_slots & (block <= LIMIT // self._block_rows)
+        block, at = np.unique(np.where(reached, block, 0), return_inverse=True)
+        ends, before = self._blocks(block)
+        slot = np.where(reached, _first_slot(ends, at, source) + draw - before[at, source], 0)
+        offset = permute(slot, self._block_rows, self._keys(block)[at], inverse=True)
+        return np.where(reached, block[at] * self._block_rows + offset, -1)
 
     def draws(self, position: int) -> np.ndarray:
         block, offset = divmod(position, self._block_rows)
-        stage = np.searchsorted(self._starts, block, side="right") - 1
-        whole = self._drawn[stage] + (block - self._starts[stage]) * self._counts[stage]
+        _, before = self._blocks(np.array([block]))
         begun, _ = self.draw(np.arange(position - offset, position))
-        return whole + np.bincount(begun, minlength=len(whole))
+        return before[0] + np.bincount(begun, minlength=before.shape[1])
 
     def fingerprint(self) -> dict[str, Any]:
         return {
             "block_rows": self._block_rows,
             "stage_starts": (self._starts * self._block_rows).tolist(),
-            "stage_counts": self._counts.tolist(),
+            "stage_counts": self._counts,
         }
 
+    def _blocks(self, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """int64[N, S] twice: where each source's slots end in a block, and draws of it before."""
+        ends = np.empty((len(block), self._drawn.shape[1]), np.int64)
+        before = np.empty_like(ends)
+        stage = np.searchsorted(self._starts, block, side="right") - 1
+        for at in _groups(stage):
+            k = stage[at[0]]
+            of_stage = block[at] - self._starts[k]
+            ends[at] = self._spreads[k].ends(of_stage)
+            before[at] = self._drawn[k] + self._spreads[k].before(of_stage)
+        return ends, before
+
     def _keys(self, block: np.ndarray) -> np.ndarray:
-        keys = np.empty(block.shape, np.uint64)
-        for at in _groups(block):
-            keys[at] = _key(self._seed, "mixture", int(block[at[0]]))
-        return keys
+        """uint64[N]: of the permutations of the slots of blocks."""
+        return np.array([_key(self._seed, "mixture", b) for b in block.tolist()], np.uint64)
+
+
+def _first_slot(ends: np.ndarray, block: np.ndarray, source: np.ndarray) -> np.ndarray:
+    """The first slot of each source in its block, from the ends of the slots."""
+    return np.where(source > 0, ends[block, source - 1], 0)
 
 
 def _stage_starts(stages: Sequence[Stage], block_rows: int) -> np.ndarray:
@@ -214,7 +222,7 @@ def _stage_starts(stages: Sequence[Stage], block_rows: int) -> np.ndarray:
 
 
 def _counts(i: int, stage: Stage, rows: Mapping[str, int], block_rows: int) -> list[int]:
-    """Slots of each source in a block of stage i: shares rounded by largest remainder."""
+    """Slots of each source in a period of stage i: shares rounded by largest remainder."""
     weights, listed = dict(stage.weights), [name for name, _ in stage.weights]
     for name in sorted({*listed, *rows}):
         if name not in rows:
@@ -229,17 +237,17 @@ def _counts(i: int, stage: Stage, rows: Mapping[str, int], block_rows: int) -> l
         raise OrderError(f"stage {i}: weights {bad or 'all 0'}: must be at least 0, one above")
     # Fractions: the counts must come out alike on every machine.
     total = sum(Fraction(w) for w in weights.values())
-    exact = {name: Fraction(weights[name]) * block_rows / total for name in rows}
+    exact = {name: Fraction(weights[name]) * PERIOD * block_rows / total for name in rows}
     counts = {name: int(share) for name, share in exact.items()}
     by_remainder = sorted(rows, key=lambda name: (counts[name] - exact[name], name))
-    for name in by_remainder[: block_rows - sum(counts.values())]:
+    for name in by_remainder[: PERIOD * block_rows - sum(counts.values())]:
         counts[name] += 1
     for name, count in counts.items():
         if weights[name] and not count:
             raise OrderError(
                 f"stage {i}: weight {weights[name]:g} of source {name!r} is "
-                f"{float(exact[name]):.2g} rows in a block of {block_rows}, rounded to none; "
-                "raise block_rows or the weight, or set it to 0.0"
+                f"{float(exact[name] / PERIOD):.2g} rows in a block of {block_rows}, too few to "
+                "count; raise the weight, or set it to 0.0"
             )
         if count and not rows[name]:
             raise OrderError(

@@ -1,6 +1,5 @@
 """The document table: both look-ups, over several shards and row groups."""
 
-import itertools
 import random
 from pathlib import Path
 
@@ -9,79 +8,137 @@ import pyarrow.parquet as pq
 import pytest
 
 from jaxlm.data.documents import SCHEMA, TABLE, Documents, Entry, order_key, shard_of
-from jaxlm.data.manifest import VERSION, Manifest, Shard, Split
+from jaxlm.data.manifest import VERSION, Manifest, Mixture, Packing, Shard, Split
 
 SALT = "order"
 SHARDS = 3
+LONGEST = 12
+"""Tokens of a piece with packing `best_fit`."""
 
 
-def write(root: Path, source: str, split: Split, ids: list[bytes]) -> list[Shard]:
-    """Tables of one source's split, in small row groups; the second shard may be empty."""
+def write(root: Path, source: str, split: Split, ids: list[bytes], packing: Packing) -> list[Shard]:
+    """Tables of one source's split, in small row groups; a shard without documents has none."""
     rng = random.Random(source)
+    by_shard: dict[int, list[bytes]] = {}
+    for id in sorted(ids, key=lambda id: order_key(id, SALT)):
+        by_shard.setdefault(shard_of(order_key(id, SALT), SHARDS), []).append(id)
     shards = []
-    ordered = sorted(ids, key=lambda id: order_key(id, SALT))
-    groups = itertools.groupby(ordered, key=lambda id: shard_of(order_key(id, SALT), SHARDS))
-    for k, group in groups:
+    for k, here in by_shard.items():
         name = f"{source}.{split}-{k}"
+        pieces = [piece for id in here for piece in cut(id, rng.randrange(30), packing)]
+        if packing == "best_fit":
+            rng.shuffle(pieces)
         rows, start = [], 0
-        for id in group:
-            tokens = rng.randrange(1, 30)
+        for id, skip, tokens in pieces:
             values = [order_key(id, SALT), id, id[::-1], source, "web", split, name, start, tokens]
-            rows.append(dict(zip(SCHEMA.names, [*values, "f.jsonl", 7], strict=True)))
+            cluster = id if id[0] % 2 else None
+            values += ["f.jsonl", 7, id[0] / 255, cluster, skip]
+            rows.append(dict(zip(SCHEMA.names, values, strict=True)))
             start += tokens + 1
         (root / name).mkdir()
         pq.write_table(pa.Table.from_pylist(rows, SCHEMA), root / name / TABLE, row_group_size=16)
         shard = f"{name}/chunks.array_record"
-        shards.append(Shard(shard, source, "web", split, 9, start, 0, 0, ""))
+        shards.append(Shard(shard, source, "web", split, 9, start, 0, 0, "", len(here), 0, ""))
     return shards
 
 
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory) -> tuple[Documents, list[Shard], list[bytes]]:
-    root = tmp_path_factory.mktemp("documents")
-    rng = random.Random(0)
-    ids = [rng.randbytes(16) for _ in range(400)]
-    shards = write(root, "a", "train", ids[:200])
-    shards += write(root, "a", "heldout", ids[200:203])
-    shards += write(root, "b", "train", ids[203:])
-    recipe = {"pack": {"salt": SALT}}
-    manifest = Manifest(VERSION, "t", "h", 9, 1, 3, "uint16", 32, tuple(shards), recipe, {})
-    return Documents(root, manifest), shards, ids
+def cut(id: bytes, tokens: int, packing: Packing) -> list[tuple[bytes, int, int]]:
+    """(id, skip, tokens) of each piece."""
+    if packing == "concat":
+        return [(id, 0, tokens)]
+    starts = range(0, max(tokens, 1), LONGEST)
+    return [(id, skip, min(tokens - skip, LONGEST)) for skip in starts]
+
+
+class Corpus:
+    """Tables of two sources, one with held-out documents, and their ids."""
+
+    def __init__(self, root: Path, packing: Packing):
+        rng = random.Random(0)
+        self.ids = [rng.randbytes(16) for _ in range(400)]
+        self.shards = write(root, "a", "train", self.ids[:200], packing)
+        self.shards += write(root, "a", "heldout", self.ids[200:203], packing)
+        self.shards += write(root, "b.q0", "train", self.ids[203:], packing)
+        recipe = {"pack": {"salt": SALT}}
+        self.manifest = Manifest(
+            VERSION, "t", "h", 9, 1, 3, "uint16", 32, packing, Mixture((), 4.0, 0.01, {}),
+            tuple(self.shards), recipe, {},
+        )  # fmt: skip
+        self.root, self.documents = root, Documents(root, self.manifest)
+
+    def everything(self, shard: Shard) -> list[Entry]:
+        """A shard's whole table."""
+        rows = pq.read_table((self.root / shard.path).with_name(TABLE)).drop(["key"]).to_pylist()
+        for row in rows:
+            row["id"], row["content_hash"] = row["id"].hex(), row["content_hash"].hex()
+            row["cluster"] = row["cluster"] and row["cluster"].hex()
+        return [Entry(**row) for row in rows]
+
+
+@pytest.fixture(scope="module", params=["concat", "best_fit"])
+def corpus(request, tmp_path_factory) -> Corpus:
+    return Corpus(tmp_path_factory.mktemp("documents"), request.param)
 
 
 def test_by_id(corpus):
-    documents, _, ids = corpus
-    for i, id in enumerate(ids):
-        entry = documents.by_id(id.hex())
-        assert entry is not None and entry.id == id.hex()
-        assert entry.content_hash == id[::-1].hex()
-        assert (entry.source, entry.split) == (
-            ("a", "train") if i < 200 else ("a", "heldout") if i < 203 else ("b", "train")
-        )
-        assert (entry.path, entry.offset) == ("f.jsonl", 7)
+    entries = [e for shard in corpus.shards for e in corpus.everything(shard)]
+    for i, id in enumerate(corpus.ids):
+        found = corpus.documents.by_id(id.hex())
+        assert found == sorted((e for e in entries if e.id == id.hex()), key=lambda e: e.skip)
+        assert found[0].skip == 0
+        assert {(e.source, e.split) for e in found} == {
+            ("a", "train") if i < 200 else ("a", "heldout") if i < 203 else ("b.q0", "train")
+        }
+        assert found[0].cluster == (id.hex() if id[0] % 2 else None)
+        assert (found[0].path, found[0].offset) == ("f.jsonl", 7)
+    longest = max(len(corpus.documents.by_id(id.hex())) for id in corpus.ids)
+    assert longest == (1 if corpus.manifest.packing == "concat" else 3)
 
 
 def test_an_id_that_is_not_there(corpus):
-    documents, _, _ = corpus
     rng = random.Random(1)
-    assert all(documents.by_id(rng.randbytes(16).hex()) is None for _ in range(50))
+    assert all(corpus.documents.by_id(rng.randbytes(16).hex()) == [] for _ in range(50))
 
 
 def test_spans(corpus):
-    documents, shards, _ = corpus
     rng = random.Random(2)
-    for shard in shards:
-        everything = documents.in_span(shard, 0, shard.tokens)
-        for _ in range(20):
+    for shard in corpus.shards:
+        everything = corpus.everything(shard)
+        for _ in range(50):
             start = rng.randrange(shard.tokens)
             stop = start + rng.randrange(1, 100)
-            expected = [e for e in everything if overlaps(e, start, stop)]
-            assert expected and documents.in_span(shard, start, stop) == expected
-        assert documents.in_span(shard, shard.tokens, shard.tokens + 50) == []  # padding
+            expected = [e for e in everything if has_text(e, start, stop)]
+            assert corpus.documents.in_span(shard, start, stop) == expected
+        whole = corpus.documents.in_span(shard, 0, shard.tokens)
+        assert whole == [e for e in everything if e.tokens]
+        assert corpus.documents.in_span(shard, shard.tokens, shard.tokens + 50) == []  # padding
 
 
-def overlaps(entry: Entry, start: int, stop: int) -> bool:
-    return entry.start < stop and entry.start + 1 + entry.tokens > start
+def has_text(entry: Entry, start: int, stop: int) -> bool:
+    return any(start <= entry.start + 1 + i < stop for i in range(entry.tokens))
+
+
+def test_a_document_is_found_without_the_tables_of_other_shards(corpus):
+    """By its key alone: a source has many tables, and they are large."""
+    tables = [(corpus.root / shard.path).with_name(TABLE) for shard in corpus.shards]
+    one = next(t for shard, t in zip(corpus.shards, tables, strict=True) if shard.source == "b.q0")
+    (mine,) = (s for s, t in zip(corpus.shards, tables, strict=True) if t == one)
+    id = corpus.everything(mine)[5].id
+    key = order_key(bytes.fromhex(id), SALT)
+    others = [
+        t
+        for shard, t in zip(corpus.shards, tables, strict=True)
+        if t != one and not shard.path.startswith(f"a.train-{shard_of(key, SHARDS)}")
+    ]
+    assert len(others) > 3
+    expected = corpus.documents.by_id(id)
+    for table in others:
+        table.rename(table.with_suffix(".away"))
+    try:
+        assert Documents(corpus.root, corpus.manifest).by_id(id) == expected != []
+    finally:
+        for table in others:
+            table.with_suffix(".away").rename(table)
 
 
 def test_the_order_does_not_move():

@@ -15,8 +15,9 @@ from jax.sharding import NamedSharding
 
 from jaxlm.config import DataConfig
 from jaxlm.data import source
-from jaxlm.data.loader import DEPTH, Loader, check_fingerprint
+from jaxlm.data.loader import DEPTH, Loader
 from jaxlm.data.manifest import ManifestError
+from jaxlm.data.skips import Skips
 from jaxlm.data.synthetic import SyntheticHeldOut, SyntheticRows
 from jaxlm.schema import ConfigError
 from tests.corpus import make_corpus
@@ -86,6 +87,35 @@ def test_a_batch_does_not_depend_on_where_the_loader_started(rows):
         from_start = {b.position: np.asarray(b.rows_BT) for b in first}
         for batch in second:
             assert (np.asarray(batch.rows_BT) == from_start[batch.position]).all()
+
+
+@pytest.mark.parametrize("mesh", [(1, 1, 1), (2, 2, 2)])
+def test_skipped_rows_are_in_no_batch(rows, mesh):
+    """Windows inside a batch, over whole batches, between two, and up to the end."""
+    skips = Skips([[3, 7], [30, 70], [86, 90], [102, 110]])
+    left = [p for p in range(102) if not (3 <= p < 7 or 30 <= p < 70 or 86 <= p < 90)]
+    del left[-6:]  # 48 are left
+    end = left[-1] + 1
+    with Loader(rows, shard(*mesh), B, 0, end, skips) as loader:
+        batches = list(loader)
+    assert np.concatenate([b.positions_B for b in batches]).tolist() == left
+    for batch in batches:
+        expected = rows.rows(batch.positions_B)
+        for part in batch.rows_BT.addressable_shards:
+            assert np.asarray(part.data).tobytes() == expected[part.index].tobytes()
+
+
+def test_the_clock_moves_on_over_a_window(rows):
+    """A batch ends behind its last row, so that a window behind it changes nothing in its step;
+    the last one ends with the run."""
+    skips = Skips([[16, 40], [72, 80]])
+    with Loader(rows, shard(), B, 0, 80, skips) as loader:
+        found = [(b.position, b.next_position) for b in loader]
+    assert found == [(0, 16), (40, 56), (56, 80)]
+    with Loader(rows, shard(), B, 16, 80, skips) as loader:
+        assert [(b.position, b.next_position) for b in loader] == found[1:]
+    with Loader(rows, shard(), B, 72, 80, skips) as loader:
+        assert list(loader) == []
 
 
 def test_positions_beyond_32_bits(rows):
@@ -226,7 +256,8 @@ def test_an_end_that_is_not_whole_batches_is_refused(rows):
     with pytest.raises(ConfigError) as e:
         Loader(rows, shard(), B, 8, 100)
     assert str(e.value) == (
-        "rows 8 to 100 are not whole batches of batch_size=16: 92 rows; end at 88"
+        "rows 8 to 100, without the skipped ones, are not whole batches of batch_size=16: "
+        "12 are left over"
     )
     with pytest.raises(ConfigError, match="start=100 is past end=84: the run is over"):
         Loader(rows, shard(), B, 100, 84)
@@ -236,14 +267,3 @@ def test_a_batch_that_the_mesh_cannot_split_is_refused(rows):
     with pytest.raises(ConfigError, match=r"batch_size=12 cannot be split over data\*fsdp=8; use"):
         Loader(rows, shard(2, 4, 1), 12, 0, 120)
     assert not loader_threads()
-
-
-def test_other_data_than_the_checkpoints_is_refused(rows):
-    saved = rows.fingerprint()
-    check_fingerprint(saved, SyntheticRows(0, T, 300).fingerprint())
-    with pytest.raises(ConfigError) as e:
-        check_fingerprint(saved, SyntheticRows(1, T, 500).fingerprint())
-    assert str(e.value) == (
-        "the data is not that of the checkpoint: seed: was 0, is 1; vocab_size: was 300, is 500. "
-        "Resume with the data and settings of the run, or start a new run in another work directory"
-    )

@@ -171,32 +171,32 @@ def test_draws_count_what_locate_yields():
     assert order.draws(2**60).sum() == 2**60
 
 
-def test_a_run_that_repeats_a_source_too_often_is_refused():
-    order = make()
-    order.check_epochs(2_000, max_epochs=10)
-    with pytest.raises(OrderError) as e:
-        order.check_epochs(3_000, max_epochs=10)
-    assert str(e.value) == (
-        "up to row 3000 the mixture goes through code 16.25 times (80 rows), poems 28.57 times "
-        "(7 rows); max_epochs=10: shorten the run (config.train.end), add data, lower a weight "
-        "(config.data.mixture) or raise config.data.max_epochs"
-    )
+def test_shares_that_are_no_whole_rows_are_kept_over_many_blocks():
+    odd = Stage(None, (("web", 1), ("code", 1), ("poems", 0.001)))
+    order = make([odd])
+    blocks = order.locate(np.arange(400_000)).source.reshape(-1, 100)
+    counts = np.stack([np.bincount(block, minlength=3) for block in blocks])
+    assert {*counts[:, 0]} == {49, 50} and {*counts[:, 1]} == {0, 1}
+    assert abs(counts.sum(axis=0) - 400_000 * np.array([1, 0.001, 1]) / 2.001).max() < 6
+    assert (order.draws(400_000) == counts.sum(axis=0)).all()
 
 
-def test_shares_are_rounded_by_largest_remainder():
-    third = Stage(None, (("web", 1), ("code", 1), ("poems", 1)))
-    assert make([third]).draws(100).tolist() == [34, 33, 33]
-    tenths = Stage(None, (("web", 0.1), ("code", 0.2), ("poems", 0.7)))
-    assert make([tenths]).draws(100).tolist() == [20, 70, 10]
+def test_the_inverse_agrees_where_shares_are_no_whole_rows():
+    stages = [Stage(700, (("web", 1), ("code", 1), ("poems", 3e-7)))]
+    stages.append(Stage(None, (("web", 1), ("code", 0.3), ("poems", 0.7))))
+    order = make(stages, block_rows=7)
+    for start in (0, 650, 10**7, 2**40, LIMIT - 10**4):
+        positions = np.arange(start, start + 10**4)
+        assert (order.position_of(order.locate(positions)) == positions).all()
 
 
 @pytest.mark.parametrize(
     ("stages", "message"),
     [
         (
-            [Stage(None, (("web", 1), ("code", 1), ("poems", 0.001)))],
-            "stage 0: weight 0.001 of source 'poems' is 0.05 rows in a block of 100, rounded to "
-            "none; raise block_rows or the weight, or set it to 0.0",
+            [Stage(None, (("web", 1), ("code", 1), ("poems", 1e-13)))],
+            "stage 0: weight 1e-13 of source 'poems' is 5e-12 rows in a block of 100, too few to "
+            "count; raise the weight, or set it to 0.0",
         ),
         (
             [Stage(None, (("web", 1), ("code", 1)))],

@@ -18,8 +18,8 @@ QUESTION = small.english(7000, 40)
 
 SALTED: dict[str, str] = {
     "copy": f"{small.english(1)}{small.english(2)}{BOILERPLATE}\n",  # of page 0
-    "near": small.english(1, 200).replace("token", "TOKEN", 1),
-    "near anchor": small.english(1, 200) + "one more.\n",
+    "near": small.english(2, 200).replace("token", "TOKEN", 1),
+    "near anchor": small.english(2, 200) + "one more.\n",
     "short": SCRIPT,
     "symbols": "→■★☎ " * 100,
     "mobile": f"{small.chinese(5000)}电话：{MOBILE}，邮箱：{EMAIL}。\n",
@@ -28,6 +28,8 @@ SALTED: dict[str, str] = {
     "round trip": small.english(5003) + "\u2581" + small.english(5004),
     "hostile": f"{SCRIPT}\x07\u202e</td></pre><img src=x onerror=f()>\n{small.english(5005)}",
     "all boilerplate": f"{BOILERPLATE}\n",
+    "held out": small.english(28, 200).replace("token", "TOKEN", 1),
+    "like held out": small.english(28, 200) + "one more.\n",
 }
 """What the file salted.jsonl of the source web holds, a document a line."""
 
@@ -56,7 +58,7 @@ def write(workdir: Path) -> Recipe:
             RuleConfig("min_length", {"characters": 300}, ("web",), 0.5),
             RuleConfig("quality", {"least": 0.5}, ("web",)),
         ),
-        pack=PackConfig(chunk_tokens=32, shard_chunks=20_000),
+        pack=PackConfig(chunk_tokens=32, shard_bytes=20_000 * 64),
     )
     source = SourceConfig("web", "web", "jsonl", "raw/web", ("*",), meta_fields=("url",))
     others = tuple(s for s in base.sources if s.name != "en")

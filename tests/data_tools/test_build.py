@@ -20,10 +20,10 @@ from data_tools.tokenizer.sample import SAMPLE
 from jaxlm.data import manifest
 from jaxlm.data.documents import TABLE, Documents
 from jaxlm.data.manifest import Manifest
-from jaxlm.data.tokenizer import Tokenizer
+from jaxlm.data.tokenizer import open_tokenizer
 from tests.data_tools import raw, small
 
-SMALL = TokenizerConfig(vocab_size=360, sample_bytes=1 << 20, spares=2)
+SMALL = TokenizerConfig(vocab_size=360, sample_bytes=1 << 20, control_symbols=("<user>",), reserved=2)
 
 
 def load(workdir: Path) -> Manifest:
@@ -33,7 +33,7 @@ def load(workdir: Path) -> Manifest:
 def texts(workdir: Path) -> dict[str, list[str]]:
     """Split -> texts of its documents, decoded from the shards."""
     corpus = load(workdir)
-    tokenizer = Tokenizer(workdir / corpus.tokenizer)
+    tokenizer = open_tokenizer(workdir / corpus.tokenizer)
     found: dict[str, list[str]] = {"train": [], "heldout": []}
     for shard in corpus.shards:
         reader = ArrayRecordReader(str(workdir / shard.path))
@@ -115,7 +115,7 @@ def test_documents_are_found_by_id_and_by_span(built):
     for shard in corpus.shards:
         entries = documents.in_span(shard, 0, shard.chunks * 32 + 1)
         for entry in entries:
-            assert documents.by_id(entry.id) == entry
+            assert documents.by_id(entry.id) == [entry]
             assert documents.in_span(shard, entry.start, entry.start + 1) == [entry]
             line = (workdir / "raw" / entry.source / entry.path).read_bytes()[entry.offset :]
             assert len(line) > entry.tokens
@@ -214,14 +214,14 @@ def test_a_changed_order_packs_again_and_reads_nothing(workdir):
 
 
 def test_chunk_size_packs_again(workdir):
-    pack = dataclasses.replace(small.recipe().pack, chunk_tokens=64, shard_chunks=20)
+    pack = dataclasses.replace(small.recipe().pack, chunk_tokens=64, shard_bytes=20 * 128)
     assert rerun(workdir, recipe(pack=pack)) == ["pack"]
 
 
 def test_another_vocabulary_tokenizes_again(workdir):
     tokenizer = dataclasses.replace(SMALL, vocab_size=370)
     ran = rerun(workdir, recipe(tokenizer=tokenizer))
-    assert ran == ["tokenizer", "tokenize", "shuffle", "pack"]
+    assert ran == ["tokenizer", "tokenize", "survey", "shuffle", "pack"]
 
 
 def test_a_new_file_reads_only_itself_and_moves_no_document_out_of_heldout(tmp_path):
@@ -273,7 +273,7 @@ def test_an_old_manifest_does_not_outlive_its_shards(workdir, monkeypatch):
     def stop(*_: object) -> Commit:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("data_tools.build.write_manifest", stop)
+    monkeypatch.setattr("data_tools.build.write_corpus", stop)
     pack = dataclasses.replace(small.recipe().pack, salt="other")
     with pytest.raises(KeyboardInterrupt):
         small.run(recipe(pack=pack), workdir)

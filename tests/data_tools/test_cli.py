@@ -47,8 +47,8 @@ def test_build_then_verify_then_damage(workdir, capsys):
     data[len(data) // 2] ^= 1
     shard.write_bytes(data)
     message = refused(capsys, "verify", f"--workdir={workdir}")
-    assert f"1 of {len(made['shards'])} shards differ from their sha256; remove" in message
-    assert message.splitlines()[-1] == str(shard.parent)
+    assert f"1 of {len(made['shards'])} shards are damaged; remove" in message
+    assert message.splitlines()[-1] == f"{shard}: differs from its sha256"
     # as it is told to
     shutil.rmtree(shard.parent)
     assert main(["build", *options, "--config.tokenizer.vocab_size=380"]) == 0
@@ -164,13 +164,17 @@ def test_every_step_is_a_command():
     assert list(STEPS) == list(BUILD_STEPS)
 
 
-@pytest.mark.parametrize("command", ["", "build", "sample", "verify", *STEPS])
+COMMANDS = [name if name != "tokenizer" else "tokenizer train" for name in STEPS]
+COMMANDS += ["build", "sample", "verify", "explain", "mixture", "tokenizer evaluate"]
+
+
+@pytest.mark.parametrize("command", ["", "tokenizer", *COMMANDS])
 def test_help(command, capsys):
     with pytest.raises(SystemExit) as e:
         main([*command.split(), "--help"])
     assert e.value.code == 0
     text = capsys.readouterr().out
-    assert ("--workdir" in text) if command else ("exact" in text)
+    assert {"": "exact", "tokenizer": "evaluate"}.get(command, "--workdir") in text
 
 
 def test_parsing_imports_nothing_heavy_and_the_build_no_jax():

@@ -48,7 +48,7 @@ def prepare(workdir: Path) -> None:
     for n in range(FILES):  # long enough to be caught in the middle of cleaning
         texts = [small.chinese(s, 4000) + small.english(s, 2000) for s in range(9 * n, 9 * n + 9)]
         small.write_jsonl(workdir / f"raw/zh/{n}.jsonl", texts)
-    pack = replace(small.recipe().pack, shard_chunks=400)
+    pack = replace(small.recipe().pack, shard_bytes=400 * 64)
     recipe = replace(small.recipe(pack=pack), workers=2)
     (workdir / "recipe.json").write_text(json.dumps(to_dict(recipe)))
 

@@ -53,7 +53,7 @@ DEMO = Path(__file__).parents[2] / "configs/data/demo.py"
             "config.rules[0].types: no source has the type 'code'; types here: web",
         ),
         ({"heldout": {"fraction": 1.0}}, "config.heldout: fraction=1.0 must be at least 0"),
-        ({"pack": {"chunk_tokens": 0}}, "config.pack: chunk_tokens=0 must be at least 1"),
+        ({"pack": {"chunk_tokens": 0}}, "config.pack: chunk_tokens=0 must be at least 2"),
         (
             {"rules": [{"name": "unicode_repair", "weight": 1.0}]},
             "config.rules[0].weight=1.0: unicode_repair changes the text, and only a rule that",
@@ -70,7 +70,7 @@ DEMO = Path(__file__).parents[2] / "configs/data/demo.py"
         ({"tokenizer": {"control_symbols": [""]}}, "control_symbols: '' is empty; each needs a"),
         ({"tokenizer": {"control_symbols": ["<a>", "<a>"]}}, "'<a>' is named twice; each needs"),
         ({"tokenizer": {"control_symbols": ["<pad>"]}}, "'<pad>' is reserved; each needs a name"),
-        ({"tokenizer": {"control_symbols": ["<spare_99>"]}}, "'<spare_99>' is reserved"),
+        ({"tokenizer": {"control_symbols": ["<reserved_99>"]}}, "'<reserved_99>' is reserved"),
         ({"tokenizer": {"control_symbols": ["<0x0A>"]}}, "'<0x0A>' is reserved"),
         (
             {"rules": [{"name": "quality"}, {"name": "min_length", "weight": 1.0}]},

@@ -23,6 +23,7 @@ COUNTED = {
     "min_length": 1,
     "quality": 1,
     "privacy": 1,
+    "heldout_duplicate": 1,
     "near_duplicate": 1,
     "round_trip": 1,
 }
@@ -65,7 +66,10 @@ def test_counts(report):
     assert counts["bad"] == {"compressed file is cut": 1, "broken JSON": 1}
     assert counts["dropped"] == COUNTED
     assert counts["kept"] == counts["documents"] - sum(COUNTED.values())
-    assert counts["kept"] == counts["train"]["documents"] + counts["heldout"]["documents"]
+    for key in ("documents", "tokens"):
+        packed = counts["train"][key] + counts["heldout"][key]
+        excluded = sum(lost[key] for lost in counts["excluded"].values())
+        assert counts["kept" if key == "documents" else key] == packed + excluded
     assert 1 < counts["kept_text_bytes"] / counts["tokens"] < 8
 
 
@@ -164,9 +168,9 @@ def test_privacy(report):
 def test_duplicates(report):
     found = report["duplicates"]
     web = found["sources"]["web"]
-    assert found["documents"] == 2
-    assert (web["exact_duplicate"], web["near_duplicate"]) == (1, 1)
-    near, exact = len(SALTED["near"]), len(SALTED["copy"])
+    assert found["documents"] == 3
+    assert [web[f"{kind}_duplicate"] for kind in ("exact", "near", "heldout")] == [1, 1, 1]
+    near, exact = len(SALTED["near"]) + len(SALTED["like held out"]), len(SALTED["copy"])
     assert web["text_bytes"] == near + exact
     counts = report["sources"]["web"]
     passing = (counts["kept_text_bytes"] + near) / (counts["text_bytes"] - exact)
@@ -174,7 +178,7 @@ def test_duplicates(report):
     assert found["tokens"] == round((exact * passing + near) / per_token)
     kept = sum(c["tokens"] for c in report["sources"].values())
     assert found["gain"] == found["tokens"] / kept
-    assert found["near"]["sizes"] == {"2": 1}
+    assert found["near"]["sizes"] == {"2": 2}
     assert report["alarms"] == []
 
 
@@ -244,7 +248,7 @@ def test_the_page_is_small_whatever_the_corpus(page):
 
 def test_lines(eventful_build):
     web = next(iter(lines(eventful_build)))
-    assert web.startswith("web: kept 51 of 59 documents (")
+    assert web.startswith("web: kept 52 of 61 documents (")
     assert "near_duplicate 1" in web and "broken JSON 1" in web
 
 

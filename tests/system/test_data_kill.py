@@ -52,7 +52,7 @@ def prepare(workdir: Path) -> None:
         base,
         sources=(*base.sources, web),
         boilerplate=BoilerplateConfig(buckets=4),
-        pack=replace(base.pack, shard_chunks=2_000),
+        pack=replace(base.pack, shard_bytes=2_000 * 64),
         workers=2,
     )
     (workdir / "recipe.json").write_text(json.dumps(to_dict(recipe)))

@@ -14,6 +14,7 @@ from data_tools.dedup.config import NearConfig
 from data_tools.document import Document, table_writer
 from data_tools.drops import VERDICTS
 from data_tools.engines import Engine, InProcess
+from data_tools.heldout import HeldoutConfig
 from data_tools.stage import Input, Run, StageResult, run_stage
 
 HAN = [chr(c) for c in range(0x4E00, 0x5200)]
@@ -72,6 +73,7 @@ def runner(root: Path, engine: Engine, results: dict[str, StageResult]) -> Run:
 
 
 DEFAULT = NearConfig()
+NO_HELDOUT = HeldoutConfig(0)
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,9 @@ class Outcome:
 
     verdicts: Mapping[bytes, str]
     """Id -> detail."""
-    relatives: set[tuple[bytes, bytes]]
+    rules: Mapping[bytes, str]
+    relatives: set[tuple[bytes, bytes, str, bool]]
+    """Rows of `RELATIVES`."""
     clusters: list[dict]
     """Rows of all clusters.parquet, in the order of their clusters."""
     results: dict[str, StageResult]
@@ -96,6 +100,7 @@ def near_dedup(
     config: NearConfig = DEFAULT,
     partitions: int = 1,
     engine: Engine | None = None,
+    heldout: HeldoutConfig = NO_HELDOUT,
 ) -> Outcome:
     """Cuts documents into partitions, runs near dedup, gathers what it wrote."""
     inputs = []
@@ -103,18 +108,18 @@ def near_dedup(
         here = put(root / f"p-{i:05d}", documents[i::partitions])
         inputs.append((f"p-{i:05d}", here))
     results: dict[str, StageResult] = {}
-    last = near.find(runner(root, engine or InProcess(), results), inputs, config)
-    verdicts, relatives = {}, set()
+    last = near.find(runner(root, engine or InProcess(), results), inputs, config, heldout)
+    verdicts, rules, relatives = {}, {}, set()
     for name, _ in inputs:
         for file in last.about(name):
             table = pq.read_table(file.path, schema=VERDICTS)
-            assert set(table["rule"].to_pylist()) == {"near_duplicate"}
+            rules |= zip(table["id"].to_pylist(), table["rule"].to_pylist(), strict=True)
             verdicts |= zip(table["id"].to_pylist(), table["detail"].to_pylist(), strict=True)
         for file in last.about(name, ".relatives"):
             relatives |= {tuple(row.values()) for row in pq.read_table(file.path).to_pylist()}
     files = [i.path for c in last.commits for i in c.input("clusters.parquet")]
     clusters = [row for path in files for row in pq.read_table(path).to_pylist()]
-    return Outcome(verdicts, relatives, clusters, results)
+    return Outcome(verdicts, rules, relatives, clusters, results)
 
 
 def naive_set(document: Document, size: int = 5, shortest: int = 20) -> set:

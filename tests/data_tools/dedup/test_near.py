@@ -16,6 +16,7 @@ from data_tools.dedup.config import (
 )
 from data_tools.document import Document
 from data_tools.engines import InProcess, WorkerPool
+from data_tools.heldout import HeldoutConfig
 from data_tools.stage import Input, StageResult
 from tests.data_tools.dedup.material import (
     HAN,
@@ -153,7 +154,8 @@ def near_dedup_again(root, documents, config):
         put(root / "p-00000", documents)
     results: dict[str, StageResult] = {}
     files = (Input(path, "p-00000", hash_of(path)),)
-    near.find(runner(root, InProcess(), results), [("p-00000", files)], config)
+    run = runner(root, InProcess(), results)
+    near.find(run, [("p-00000", files)], config, HeldoutConfig(0))
     return results
 
 
@@ -176,10 +178,13 @@ def test_relatives_are_similar_and_a_cluster_is_among_them(documents, outcome):
     for d in documents:
         by_hash.setdefault(d.read_hash, []).append(d)
     pairs = {id: outcome.kept_for(id) for id in outcome.verdicts}
-    expected = {(kept, by_id[id].read_hash) for id, kept in pairs.items()}
-    expected |= {(id, by_id[kept].read_hash) for id, kept in pairs.items()}
+    gone = {(kept, by_id[id].read_hash, by_id[id].type, True) for id, kept in pairs.items()}
+    expected = gone | {
+        (id, by_id[kept].read_hash, by_id[kept].type, False) for id, kept in pairs.items()
+    }
     assert expected <= outcome.relatives
-    for id, read_hash in outcome.relatives:
+    assert {row for row in outcome.relatives if row[3]} == gone
+    for id, read_hash, *_ in outcome.relatives:
         similarity = max(naive_jaccard(by_id[id], other) for other in by_hash[read_hash])
         assert similarity >= NearConfig().same.threshold
     assert len(outcome.relatives) > len(expected)

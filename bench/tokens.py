@@ -1,0 +1,139 @@
+"""Tokenizing and packing beside SentencePiece's own encode, packing methods, and `verify`.
+
+DIR/texts/<partition>.parquet   the documents of a build that were tokenized
+DIR/tokenizer.model             of the same build
+DIR/types.json                  source -> type
+DIR/ours/                       what `bench.tokenize` makes of them
+"""
+
+import json
+import shutil
+import statistics
+import sys
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow.parquet as pq
+
+from bench.watch import Watched, watch
+from data_tools.document import DOCUMENTS, read_tables, table_writer
+from data_tools.tokenize import TOKENS
+from jaxlm.data import manifest
+
+WORKERS = (1, 2)
+METHODS = ("concat", "best_fit")
+LEAST = 0.8
+"""Of the speed of SentencePiece's encode."""
+
+
+class Texts(NamedTuple):
+    """What both sides read."""
+
+    documents: int
+    bytes: int
+
+
+def compare(corpus: Path, directory: Path, rounds: int) -> list[str]:
+    """Prints the tables; returns the targets that are missed."""
+    directory.mkdir(exist_ok=True)
+    log = directory / "log"
+    build = [sys.executable, "-m", "data_tools", "build"]
+    watch([*build, f"--config={corpus / 'full.json'}", f"--workdir={corpus}"], log)
+    texts = write_texts(corpus, directory)
+    ours = [sys.executable, "-m", "bench.tokenize"]
+    commands = {"verify": [*ours, "verify", str(corpus)]}
+    for workers in WORKERS:
+        whole = [*ours, "whole", str(directory), str(workers)]
+        theirs = [sys.executable, "-m", "bench.encode", str(directory), str(workers)]
+        commands |= {f"ours, {workers}": whole, f"SentencePiece, {workers}": theirs}
+    for method in METHODS:
+        commands[method] = [*ours, "pack", str(directory), method]
+    found: dict[str, list[Watched]] = defaultdict(list)
+    for _ in range(rounds):
+        for name, arguments in commands.items():
+            found[name].append(watch(arguments, log))
+    figures = {n: [json.loads(w.output.splitlines()[-1]) for w in ws] for n, ws in found.items()}
+    peaks = {n: statistics.median(w.peak_bytes for w in ws) for n, ws in found.items()}
+    missed = show_encode(texts, figures, peaks)
+    show_packing(figures)
+    show_verify(figures["verify"])
+    return missed
+
+
+def write_texts(corpus: Path, directory: Path) -> Texts:
+    """Writes the documents that the build tokenized, its tokenizer and its sources' types."""
+    texts = directory / "texts"
+    shutil.rmtree(texts, ignore_errors=True)
+    texts.mkdir()
+    shutil.copy(corpus / "tokenizer.model", directory)
+    sources = manifest.load(corpus / "manifest.json").recipe["sources"]
+    types = json.dumps({s["name"]: s["type"] for s in sources})
+    (directory / "types.json").write_text(types, encoding="utf-8")
+    documents = size = 0
+    for stage in sorted((corpus / "stages" / "tokenize").iterdir()):
+        kept = pq.read_table(stage / TOKENS, columns=["id", "text_bytes"])
+        ids = set(kept["id"].to_pylist())
+        documents += len(ids)
+        size += sum(kept["text_bytes"].to_pylist())
+        clean = corpus / "stages" / "privacy" / stage.name / DOCUMENTS
+        with table_writer(texts / f"{stage.name}.parquet") as write:
+            for document in read_tables([clean]):
+                if document.id in ids:
+                    write(document)
+    return Texts(documents, size)
+
+
+def show_encode(
+    texts: Texts, figures: Mapping[str, list[dict[str, Any]]], peaks: Mapping[str, float]
+) -> list[str]:
+    """Prints the table; returns the targets that are missed."""
+    megabytes = texts.bytes / 1e6
+    print(f"\nThe same {megabytes:.0f} MB of clean text, {texts.documents:,} documents.\n")
+    print("| workers | | seconds | MB/s | processor seconds | peak MB | ours / theirs |")
+    print("|---|---|---|---|---|---|---|")
+    missed = []
+    for workers in WORKERS:
+        ours, theirs = f"ours, {workers}", f"SentencePiece, {workers}"
+        pairs = list(zip(figures[ours], figures[theirs], strict=True))
+        assert all(o["tokens"] == t["tokens"] for o, t in pairs), "not the same ids"
+        ratio, cpu = (
+            statistics.median(t[what] / o[what] for o, t in pairs) for what in ("seconds", "cpu_s")
+        )
+        rows = {ours: ("text to shards", f"{ratio:.2f}; of processor time {cpu:.2f}")}
+        rows[theirs] = ("SentencePiece, ids in memory", "")
+        for side, (name, ratios) in rows.items():
+            seconds, used = (
+                statistics.median(f[what] for f in figures[side]) for what in ("seconds", "cpu_s")
+            )
+            row = f"{seconds:.1f} | {megabytes / seconds:.2f} | {used:.1f}"
+            print(f"| {workers} | {name} | {row} | {peaks[side] / 1e6:.0f} | {ratios} |")
+        if ratio < LEAST:
+            missed.append(
+                f"{workers} workers: {ratio:.2f} of SentencePiece's encode, below {LEAST}"
+            )
+    return missed
+
+
+def show_packing(figures: Mapping[str, list[dict[str, Any]]]) -> None:
+    """Prints what both methods make of the same ids."""
+    size = figures[METHODS[0]][0]["chunk_tokens"]
+    print(f"\n| packing, chunks of {size:,} | seconds | M tokens/s | chunks | padding | cut |")
+    print("|---|---|---|---|---|---|")
+    for method in METHODS:
+        seconds = statistics.median(f["seconds"] for f in figures[method])
+        of = figures[method][0]
+        row = f"{seconds:.1f} | {of['tokens'] / 1e6 / seconds:.1f} | {of['chunks']:,}"
+        padding = of["padding"] / (of["chunks"] * size)
+        print(f"| {method} | {row} | {padding:.2%} | {of['truncated'] / of['documents']:.1%} |")
+    print(
+        "\nPadding: share of the ids. Cut: share of the documents that are not whole in one chunk."
+    )
+
+
+def show_verify(runs: list[dict[str, Any]]) -> None:
+    """Prints how fast a build is read and checked."""
+    seconds = statistics.median(f["seconds"] for f in runs)
+    megabytes = runs[0]["bytes"] / 1e6
+    print(f"\nverify: {megabytes:.0f} MB in {seconds:.1f} s, {megabytes / seconds:.0f} MB/s")

@@ -1,0 +1,1 @@
+"""Tokenized documents to shards: which stay, which source and shard they go to, how they lie."""
