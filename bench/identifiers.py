@@ -90,7 +90,7 @@ CANDIDATES: dict[str, Make] = {
     "words of one kind": lambda t: (WORDS, [cut(text) for text in t.sample]),
     "words of one kind, a sign before": lambda t: (
         WORDS,
-        [BREAK.join(MARKED.findall(text.replace(BREAK, ""))) for text in t.sample],
+        [BREAK.join(MARKED.findall(text)) for text in t.sample],
     ),
 }
 """Name -> options of SentencePiece's trainer, and the sample as it gets it."""

@@ -110,9 +110,7 @@ def show_encode(
             row = f"{seconds:.1f} | {megabytes / seconds:.2f} | {used:.1f}"
             print(f"| {workers} | {name} | {row} | {peaks[side] / 1e6:.0f} | {ratios} |")
         if ratio < LEAST:
-            missed.append(
-                f"{workers} workers: {ratio:.2f} of SentencePiece's encode, below {LEAST}"
-            )
+            missed.append(f"workers={workers}: {ratio:.2f} of SentencePiece's speed, below {LEAST}")
     return missed
 
 

@@ -8,7 +8,6 @@
 """
 
 import fcntl
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,11 +34,7 @@ from data_tools.restored import places
 from data_tools.source import SourceConfig, source_of
 from data_tools.stage import Commit, Input, Partition, Stage, StageResult, is_done, run_stage
 from data_tools.tokenize import TOKENIZE
-from data_tools.tokenizer.existing import EXISTING
-from data_tools.tokenizer.existing import partition as existing_tokenizer
-from data_tools.tokenizer.sample import SAMPLE, SampleConfig, SurveyConfig, proportions, quotas
-from data_tools.tokenizer.sample import SURVEY as TOKENIZER_SURVEY
-from data_tools.tokenizer.train import TRAIN, TrainConfig
+from data_tools.tokenizer import make
 
 type Inputs = dict[str, tuple[Input, ...]]
 """What a partition reads, by role."""
@@ -121,42 +116,19 @@ class Build:
 
     def tokenizer(self) -> None:
         """Takes the tokenizer that the recipe names, or samples text and trains one on it."""
-        config = self.recipe.tokenizer
-        if config.path:
-            self._run(EXISTING, [existing_tokenizer(config, self._workdir)])
-            return
-        surviving = dict(self._surviving())
-        survey = self._run(
-            TOKENIZER_SURVEY,
-            [
-                Partition(n, SurveyConfig(self.recipe.heldout, self._restored[n]), inputs)
-                for n, inputs in surviving.items()
-            ],
-        )
-        sizes: Counter[str] = Counter()
-        for commit in survey.commits:
-            sizes[self._type(commit)] += commit.report["text_bytes"]
-        weights = proportions(self.recipe.mixture.stages)
-        quota = quotas(sizes, config.sample_bytes, weights)
-        sample = self._run(
-            SAMPLE,
-            [
-                Partition(
-                    name,
-                    SampleConfig(
-                        share=quota[kind] / max(sizes[kind], 1),
-                        heldout=self.recipe.heldout,
-                        restored=self._restored[name],
-                    ),
-                    inputs,
-                )
-                for name, inputs in surviving.items()
-                for kind in [self._types[source_of(name)]]
-            ],
-        )
-        inputs = tuple(i for c in sample.commits for i in c.input("sample.parquet"))
-        train = TrainConfig(config, quota)
-        self._run(TRAIN, [Partition("model", train, {"sample": inputs})])
+        recipe = self.recipe
+        if recipe.tokenizer.path:
+            make.take(self._run, recipe.tokenizer, self._workdir)
+        else:
+            make.train(
+                self._run,
+                list(self._surviving()),
+                self._types,
+                self._restored,
+                recipe.heldout,
+                recipe.mixture.stages,
+                recipe.tokenizer,
+            )
 
     def tokenize(self) -> None:
         """Surviving documents to token ids; the others to the table of what was dropped."""

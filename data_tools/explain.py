@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from data_tools.boilerplate.remove import Boilerplate
 from data_tools.document import DOCUMENTS, DataError, Document
 from data_tools.drops import TABLE as DROPPED
+from data_tools.heldout import HELDOUT_DUPLICATE
 from data_tools.pack.shuffle import EXCLUDED
 from data_tools.privacy.scrub import Scrubbed, Scrubber
 from data_tools.recipe import Recipe
@@ -35,6 +36,8 @@ UNDO_EXCLUSION = "not by its id: change config.pack.exclude and build again, whi
 REMEDIES = {
     "privacy": "not by its id: change the policy in config.privacy and build again",
     "round_trip": "not by its id: the tokenizer cannot give this text back; change the raw file",
+    HELDOUT_DUPLICATE: "not by its id: it says what a held-out document says, and training must "
+    "not see that; change config.heldout and build again",
 }
 """Rule -> how to undo it, where that is not `UNDO`."""
 
@@ -106,7 +109,7 @@ class _Trail:
         self._say("file", f"{document.path}, offset {document.offset}")
         self._say("read", _size(document))
         if self._id in self._recipe.restored:
-            self._say("restored", "by the recipe, against every rule and duplicate")
+            self._say("restored", "by the recipe, against rules and duplicates")
         stages = (self._clean, self._privacy, self._near, self._exclude, self._shard)
         all(stage() for stage in stages)  # to the first that it does not leave
         text = self._scrubber.excerpt(self._document.text, SAMPLE_CHARACTERS)

@@ -10,8 +10,11 @@ from jaxlm.trace import Part, Sight, Trace, TracedRow
 PREVIEW_TOKENS, PREVIEW_CHARACTERS = 48, 80
 """What is shown of a text that is not asked for."""
 
-CONTROLS = {i: 0x2400 + i for i in range(32) if chr(i) not in "\t\n"} | {127: 0x2421}
-"""A terminal obeys control characters: they are shown as their pictures."""
+CONTROLS = {
+    **{i: 0x2400 + i for i in range(32) if chr(i) not in "\t\n"},
+    **dict.fromkeys(range(127, 160), 0xFFFD),
+}
+"""A terminal obeys control characters: they are shown as their pictures, or as unknown."""
 
 
 def of_step(trace: Trace, step: int, row: int | None, text: bool) -> Iterator[str]:
@@ -19,9 +22,9 @@ def of_step(trace: Trace, step: int, row: int | None, text: bool) -> Iterator[st
     rows = trace.step(step, row)
     first, last = rows[0].position, rows[-1].position
     skipped = last + 1 - first - len(rows)
-    yield (
-        f"step {step} of {trace.last_step}, {_when(trace, last)}: {len(rows)} rows, positions "
-        f"{first} to {last}" + (f", {skipped} between them skipped" if skipped else "")
+    batch = f": {len(rows)} rows, positions {first} to {last}" if row is None else ""
+    yield f"step {step} of {trace.last_step}, {_when(trace, last)}{batch}" + (
+        f", {skipped} between them skipped" if skipped else ""
     )
     for traced in rows:
         yield from _row(trace, traced, text)

@@ -21,6 +21,7 @@ from jaxlm.data.skips import Skips
 from jaxlm.errors import UserError
 from jaxlm.schema import to_dict
 from jaxlm.trace import Trace, TracedRow
+from jaxlm.trace_lines import CONTROLS
 from jaxlm.workdir import Start
 from tests import documented
 from tests.data import read_batches
@@ -177,6 +178,7 @@ def test_a_step_as_it_is_printed(case, batches, capsys):
 def test_one_row_and_its_text(case, batches, capsys):
     lines = jaxlm(case, capsys, "--step=12", "--row=3", "--text")
     row = batches[11][3]
+    assert lines[0] == "step 12 of 32, done"
     assert [line for line in lines if line.startswith("row ")] == [
         f"row 3: position {row.position}, {row.shard.source} epoch {row.epoch}, "
         f"{row.shard.path} row {row.shard_row}"
@@ -191,6 +193,10 @@ def test_a_position_that_is_skipped(case, capsys):
     lines = jaxlm(case, capsys, "--position=17")
     assert lines[0] == "in no step: skipped"
     assert lines[1].startswith("position 17, ")
+
+
+def test_a_terminal_is_not_commanded():
+    assert "\x1b[2J\x9b2J\t中\n".translate(CONTROLS) == "\u241b[2J\ufffd2J\t中\n"
 
 
 def test_a_document_as_it_is_printed(case, capsys):

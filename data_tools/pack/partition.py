@@ -15,7 +15,7 @@ from data_tools.pack.shards import blocks, write_shard
 from data_tools.pack.shuffle import id_halves, read_shuffled
 from data_tools.stage import Input, Partition, Report, Stage
 from data_tools.tokenize import id_dtype
-from jaxlm.data.documents import SCHEMA, TABLE, order_key
+from jaxlm.data.documents import ROW_GROUP, SCHEMA, TABLE, order_key
 from jaxlm.data.manifest import Packing, Split
 
 CHUNKS = "chunks.array_record"
@@ -119,7 +119,13 @@ def _write_table(
         | {"start": layout.start_P, "tokens": layout.tokens_P, "skip": layout.skip_P}
     )
     table = pa.table([columns[name] for name in SCHEMA.names], SCHEMA)
-    pq.write_table(table, path, compression="zstd", row_group_size=1 << 16)
+    pq.write_table(
+        table,
+        path,
+        compression="zstd",
+        row_group_size=ROW_GROUP,
+        use_dictionary=["source", "type", "split", "shard", "path"],
+    )
 
 
-PACK = Stage("pack", "2", pack_partition)
+PACK = Stage("pack", "3", pack_partition)

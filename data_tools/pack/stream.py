@@ -32,25 +32,27 @@ def read_stream(path: Path, manifest: Manifest, chunks: int, sizes_V: np.ndarray
     """Reads every record. `Damage` if one cannot be read, is of another length, has an id that is
     not in the vocabulary or does not join the next, or if padding does not stay at the end."""
     bos, pad = manifest.bos_id, manifest.pad_id
+    after_pad = (pad, bos) if manifest.packing == "best_fit" else (pad,)
+    if sizes_V is not None:
+        sizes_V = sizes_V.copy()
+        sizes_V[[bos, pad]] = 0
     starts, before = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     at = tokens = text_bytes = 0
     padded = False
     for run in _runs(path, manifest, chunks):
-        is_bos, is_pad = run == bos, run == pad
-        is_text = ~(is_bos | is_pad)
-        after_pad = np.append(padded, is_pad[:-1])
-        # best_fit: padding ends with its chunk, which the next BOS starts
-        if (after_pad & (is_text if manifest.packing == "best_fit" else ~is_pad)).any():
+        boses, pads = np.flatnonzero(run == bos), np.flatnonzero(run == pad)
+        next_pads = pads[pads < len(run) - 1] + 1
+        if not np.isin(run[np.append(next_pads, 0) if padded else next_pads], after_pad).all():
             raise Damage(f"{path}: text follows padding")
-        padded = bool(is_pad[-1])
-        found = np.flatnonzero(is_bos)
-        starts.append(found + at)
+        padded = bool(run[-1] == pad)
+        starts.append(boses + at)
         # ids of text up to each BOS; their differences are the lengths of the pieces
-        before.append(np.cumsum(is_text)[found] + tokens)
+        others = np.arange(len(boses)) + np.searchsorted(pads, boses)
+        before.append(boses - others + tokens)
         at += len(run)
-        tokens += int(np.count_nonzero(is_text))
+        tokens += len(run) - len(boses) - len(pads)
         if sizes_V is not None:
-            text_bytes += int(sizes_V[run[is_text]].sum())
+            text_bytes += int(sizes_V[run].sum(dtype=np.int64))
     tokens_P = np.diff(np.concatenate([*before, [tokens]]))
     return Stream(np.concatenate(starts), tokens_P, None if sizes_V is None else text_bytes)
 

@@ -42,7 +42,7 @@ def verify(workdir: Path) -> Iterator[str]:
 
 
 def _piece_sizes(manifest: Manifest, workdir: Path) -> np.ndarray | None:
-    """int64[V]: bytes of text that each id stands for; None where ids alone do not tell."""
+    """int32[V]: bytes of text that each id stands for; None where ids alone do not tell."""
     path, remedy = workdir / manifest.tokenizer, "run the same build again, which writes it anew"
     try:
         tokenizer = open_tokenizer(path)
@@ -56,7 +56,7 @@ def _piece_sizes(manifest: Manifest, workdir: Path) -> np.ndarray | None:
             f"with {expected[0]}, {expected[1]} pieces; {remedy}"
         )
     spelling = tokenizer.spelling()
-    return None if spelling is None else np.diff(spelling.starts)
+    return None if spelling is None else np.diff(spelling.starts).astype(np.int32)
 
 
 def _verify_shard(

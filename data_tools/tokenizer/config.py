@@ -36,7 +36,7 @@ class TokenizerConfig:
     identifiers: int = 0
     """Pieces of the vocabulary for the most frequent names with an underscore, which are cut at it
     otherwise."""
-    sample_bytes: int = 1 << 30
+    sample_bytes: int = 512 << 20
     """UTF-8 bytes to train on, shared by the types as the mixture says; a short type leaves its
     rest."""
     control_symbols: tuple[str, ...] = (

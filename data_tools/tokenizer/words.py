@@ -16,12 +16,12 @@ from data_tools.clean import characters
 from data_tools.clean.characters import DIGIT, HAN, LETTER, SIGN, SPACE
 
 BREAK = "\x01"
-"""Between two words of a training text; no training text has it itself."""
+"""Between two words of a training text; `sample.pieces` leaves it out of the text itself."""
 
 
 def cut(text: str) -> str:
     """A training text with `BREAK` between its words."""
-    points = characters.code_points(text.replace(BREAK, ""))
+    points = characters.code_points(text)
     kind = _kinds()[points]
     border = (kind[1:] != kind[:-1]) & (kind[:-1] != SPACE)
     points = np.insert(points, np.flatnonzero(border) + 1, ord(BREAK))

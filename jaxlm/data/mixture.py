@@ -116,7 +116,7 @@ def refusal(plan: Plan, tolerance: float) -> str | None:
         epochs = max(t.needed / t.capacity for t in short) * mixture.max_epochs
         ways = [
             mixture.shorter(plan.end, tolerance),
-            f"add text of {' and '.join(t.name for t in short)}",
+            f"add text of {', '.join(t.name for t in short)}",
             f"raise max_epochs to {math.ceil(epochs * 10) / 10:g}",
             "ask for other proportions",
         ]

@@ -103,9 +103,7 @@ def load(workdir: Path) -> Skips:
             "that it was told to skip"
         ) from None
     if not isinstance(data, list) or not all(map(_is_window, data)):
-        raise SkipsError(
-            f"{path}: must be a list of windows [start, stop], as [[800, 840]]"
-        )
+        raise SkipsError(f"{path}: must be a list of windows [start, stop], as [[800, 840]]")
     try:
         return Skips(data)
     except SkipsError as e:

@@ -53,7 +53,7 @@ def test_a_ratio_is_taken_in_each_round_and_the_target_is_named(capsys):
     figures = {"ours, 1": ours, "SentencePiece, 1": theirs}
     figures |= {"ours, 2": theirs, "SentencePiece, 2": theirs}
     missed = tokens.show_encode(tokens.Texts(3, 2_000_000), figures, dict.fromkeys(figures, 5e6))
-    assert missed == ["1 workers: 0.75 of SentencePiece's speed, below 0.8"]
+    assert missed == ["workers=1: 0.75 of SentencePiece's speed, below 0.8"]
     printed = capsys.readouterr().out
     assert "| 1 | text to shards | 4.0 | 0.50 | 1.0 | 5 | 0.75; of processor time 0.90 |" in printed
     assert "| 2 | text to shards | 3.0 | 0.67 | 0.9 | 5 | 1.00; of processor time 1.00 |" in printed

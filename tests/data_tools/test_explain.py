@@ -4,12 +4,14 @@ import json
 import re
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from data_tools.__main__ import main
 from data_tools.document import DataError
 from data_tools.explain import documents_of, explain
+from data_tools.pack.config import BucketConfig, ExcludeConfig
 from data_tools.recipe import Recipe
 from jaxlm.schema import parse
 from tests.data_tools import eventful, small
@@ -77,7 +79,62 @@ def test_a_kept_document_from_its_file_to_its_shard(eventful_build, ids):
     assert found["clean"] == "as it was; quality 0.67, broke min_length"
     assert found["privacy"] == "email 1 (mask), mobile 1 (mask)"
     assert re.fullmatch(r"[\d,]+ tokens, split (train|heldout)", found["kept"])
-    assert re.fullmatch(r"web\.\w+-00000-of-00001, token [\d,]+ \(its BOS\)", found["shard"])
+    shard = r"web\.\w+-00000-of-00001 of source web, concat packing"
+    assert re.fullmatch(shard, found["shard"])
+    chunk = r"([\d,]+) to ([\d,]+): tokens ([\d,]+) \(its BOS\) to ([\d,]+) of the shard"
+    numbers = re.fullmatch(chunk, found["chunk"])
+    first, last, bos, end = (int(n.replace(",", "")) for n in numbers.groups())
+    assert end - bos == int(found["kept"].partition(" ")[0].replace(",", ""))
+    assert (first, last) == (bos // 32, (end - 1) // 32)
+
+
+@pytest.fixture(scope="module")
+def by_quality(tmp_path_factory) -> Path:
+    """The same text in buckets, without what broke a rule, each chunk by itself."""
+    workdir = tmp_path_factory.mktemp("by_quality")
+    recipe = eventful.write(workdir)
+    pack = replace(
+        recipe.pack,
+        method="best_fit",
+        buckets=(BucketConfig(("web",), (0.5, 0.9), (0.0, 1.0, 1.0)),),
+        exclude=(ExcludeConfig(("web",), ("min_length",)),),
+    )
+    small.run(replace(recipe, pack=pack), workdir)
+    return workdir
+
+
+def test_an_excluded_document(by_quality, ids):
+    found = told(by_quality, ids["mobile"])
+    assert found["clean"] == "as it was; quality 0.67, broke min_length"
+    assert found["excluded"] == "by exclude: min_length: it broke the scored rule min_length"
+    assert found["undo"] == (
+        "not by its id: change config.pack.exclude and build again, which packs anew"
+    )
+    assert "kept" not in found and "shard" not in found
+
+
+def test_a_document_that_best_fit_cut(by_quality, ids):
+    """Each piece is told, and all of the document is in one of them."""
+    for document in documents_of(by_quality, "site 0.jsonl"):
+        found = told(by_quality, document[:32])
+        if found.get("kept", "").endswith("split train"):
+            break
+    shard = r"web\.q2\.train-00000-of-00001 of source web\.q2, best_fit packing"
+    assert re.fullmatch(shard, found["shard"])
+    lines = [line for line in explain(by_quality, document[:32]) if line.startswith("chunk:")]
+    assert len(lines) > 3
+    next_token = 0
+    for line in lines:
+        numbers = re.fullmatch(
+            r"chunk: +([\d,]+): tokens ([\d,]+) \(its BOS\) to ([\d,]+) of the shard; "
+            r"([\d,]+) to ([\d,]+) of the document",
+            line,
+        )
+        chunk, bos, end, first, last = (int(n.replace(",", "")) for n in numbers.groups())
+        assert chunk == bos // 32 == end // 32
+        assert first == next_token and last - first == end - bos - 1
+        next_token = last + 1
+    assert f"{next_token:,} tokens, split train" == found["kept"]
 
 
 def test_boilerplate_is_counted_and_gone(eventful_build):

@@ -99,7 +99,3 @@ def test_prose_has_numbers_only():
 )
 def test_words_of_training(text, words):
     assert cut(text).split(BREAK) == words
-
-
-def test_a_break_in_a_text_is_no_border():
-    assert cut(f"a{BREAK}b") == "ab"

@@ -171,3 +171,11 @@ def test_padding_and_truncated_documents_are_counted(tmp_path):
 def chunks(built: Built):
     """The rows of the table, by chunk of 8."""
     return itertools.groupby(built.table(SHARD), lambda e: e["start"] // 8)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_document_without_ids_is_a_bos(tmp_path, method):
+    built = build(tmp_path, {"s-00000": [row(0, [])]}, PackConfig(method, 4))
+    assert built.records(SHARD).tolist() == [[BOS, *[PAD] * 3, PAD if method == "concat" else BOS]]
+    (entry,) = built.table(SHARD)
+    assert (entry["start"], entry["tokens"]) == (0, 0)
