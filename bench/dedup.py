@@ -60,7 +60,7 @@ def whole(directory: Path, workdir: Path, workers: int) -> dict[str, float]:
 
     read = run(READ, plan(source, workdir, PARTITION_BYTES))
     documents = {c.partition: c.input("documents.parquet") for c in read.commits}
-    found = near.find(run, list(documents.items()), NearConfig())
+    found = near.find(run, list(documents.items()), NearConfig(), HeldoutConfig(0))
     kept = run(
         CLEAN,
         [

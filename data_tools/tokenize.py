@@ -115,7 +115,7 @@ class Encoder:
     def encode(self, documents: Sequence[Document], drops: Drops) -> Encoded:
         """Ids of the documents, without those (named in `drops`) that decoding would change."""
         texts = [d.text for d in documents]
-        encoded = [np.asarray(ids, self._dtype) for ids in self._tokenizer.encode_batch(texts)]
+        encoded = [ids.astype(self._dtype) for ids in self._tokenizer.encode_batch(texts)]
         tokens_N = np.array([len(ids) for ids in encoded])
         ids = np.concatenate(encoded)
         changed = []

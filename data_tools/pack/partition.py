@@ -124,7 +124,7 @@ def _write_table(
         path,
         compression="zstd",
         row_group_size=ROW_GROUP,
-        use_dictionary=["source", "type", "split", "shard", "path"],
+        use_dictionary=["source", "type", "split", "shard", "path"],  # pyright: ignore[reportArgumentType]
     )
 
 

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+
 from data_tools.tokenizer.spans import Spans, spelled
 from jaxlm.data.tokenizer import open_tokenizer
 
@@ -13,8 +15,8 @@ class Coder(Protocol):
 
     vocab_size: int
 
-    def encode_batch(self, texts: Sequence[str], /) -> list[list[int]]:
-        """Ids of each text, on this thread."""
+    def encode_batch(self, texts: Sequence[str], /) -> list[np.ndarray]:
+        """Ids (int32[N]) of each text, on this thread."""
         ...
 
     def decode(self, ids: Sequence[int], /) -> str:

@@ -43,7 +43,7 @@ def measure(coder: Coder, row: Row) -> Figures:
     for text in row.texts:
         (ids,) = coder.encode_batch([text])
         found.tokens += len(ids)
-        decoded = coder.decode(ids)
+        decoded = coder.decode(ids.tolist())
         if decoded != text:
             found.failed += 1
             found.example = found.example or difference(text, decoded)

@@ -45,8 +45,8 @@ class Tokenizer(ABC):
         """Ids of a text, without BOS. `TokenizerError` if the text is not Unicode."""
 
     @abstractmethod
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of each text, with one thread. `TokenizerError` as `encode`."""
+    def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """int32[N] of each text, with one thread. `TokenizerError` as `encode`."""
 
     @abstractmethod
     def decode(self, ids: Sequence[int]) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from jaxlm.data.abstract_tokenizer import (
     PROBE,
     Tokenizer,
@@ -60,9 +62,10 @@ class HuggingFaceTokenizer(Tokenizer):
         except (TypeError, UnicodeEncodeError):
             raise not_unicode(text) from None
 
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of each text, with one thread. `TokenizerError` as `encode`."""
-        return [self.encode(text) for text in texts]  # the library's own call starts threads
+    def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """int32[N] of each text, with one thread. `TokenizerError` as `encode`."""
+        # the library's own call starts threads
+        return [np.array(self.encode(text), np.int32) for text in texts]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids; control symbols give nothing, broken UTF-8 gives U+FFFD."""

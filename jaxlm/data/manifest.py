@@ -7,7 +7,7 @@ whole contract between the two halves. Standard library only.
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -169,12 +169,6 @@ def check_files(manifest: Manifest, root: Path) -> None:
                 f"{path}: {path.stat().st_size} bytes, the manifest says {shard.file_bytes}; "
                 "the shard is damaged or was replaced: restore it or build the corpus again"
             )
-
-
-def verify(manifest: Manifest, root: Path) -> Iterator[tuple[Shard, bool]]:
-    """Yields (shard, its sha256 agrees), reading every byte."""
-    for shard in manifest.shards:
-        yield shard, sha256(root / shard.path) == shard.sha256
 
 
 def sha256(path: Path) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import sentencepiece
 from google.protobuf.message import DecodeError
 from sentencepiece import sentencepiece_model_pb2
@@ -48,12 +49,13 @@ class SentencePieceTokenizer(Tokenizer):
         except (RuntimeError, ValueError):
             raise not_unicode(text) from None
 
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of each text, with one thread. `TokenizerError` as `encode`."""
+    def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """int32[N] of each text, with one thread. `TokenizerError` as `encode`."""
         try:
-            return self._spm.encode(list(texts), num_threads=1)
+            return self._spm.encode(list(texts), num_threads=1, return_type="numpy")
         except (RuntimeError, TypeError, ValueError):
-            return [self.encode(text) for text in texts]  # the error of the one that is to blame
+            # the error of the one that is to blame
+            return [np.array(self.encode(text), np.int32) for text in texts]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids; control symbols give nothing, broken UTF-8 gives U+FFFD."""

@@ -65,7 +65,9 @@ def recipe(rules: Sequence[RuleConfig] = (), pack: PackConfig | None = None) -> 
         ),
         rules=tuple(rules) or (RuleConfig("unicode_repair"), RuleConfig("min_length")),
         heldout=HeldoutConfig(0.1),
-        tokenizer=TokenizerConfig(vocab_size=400, sample_bytes=1 << 20, control_symbols=("<user>",), reserved=2),
+        tokenizer=TokenizerConfig(
+            vocab_size=400, sample_bytes=1 << 20, control_symbols=("<user>",), reserved=2
+        ),
         pack=pack or PackConfig(chunk_tokens=32, shard_bytes=40 * 64),
         partition_bytes=1,
         workers=1,

@@ -127,7 +127,7 @@ def test_text_that_moves_from_one_document_to_the_next_is_noticed(tmp_path, mode
     """The pieces of a batch are compared as one string; its documents must not."""
     tokenizer = open_tokenizer(model)
     texts = ["alpha beta", "gamma"]
-    shifted = [tokenizer.encode("alpha bet"), tokenizer.encode("agamma")]
+    shifted = tokenizer.encode_batch(["alpha bet", "agamma"])
     tokenizer.encode_batch = lambda texts: shifted  # a tokenizer with a fault
     with Drops(tmp_path) as drops:
         encoded = Encoder(tokenizer).encode(documents(texts), drops)
