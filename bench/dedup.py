@@ -21,6 +21,7 @@ from data_tools.dedup import near
 from data_tools.dedup.config import NearConfig, ShingleConfig
 from data_tools.dedup.minhash import signatures
 from data_tools.dedup.shingles import batches, shingles
+from data_tools.heldout import HeldoutConfig
 from data_tools.read.partition import READ, plan
 from data_tools.source import SourceConfig
 from data_tools.stage import Partition, Stage, StageResult, run_stage
