@@ -97,7 +97,7 @@ def make_corpus(root: Path) -> Path:
         dtype="uint16",
         chunk_tokens=SEQ_LEN,
         packing="concat",
-        mixture=Mixture((), 4.0, 0.01, {}),
+        mixture=Mixture((), 4.0, 0.01, {shard.source: 1.0 for shard in shards}),
         shards=tuple(shards),
         recipe={},
         counts={},

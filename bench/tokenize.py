@@ -50,7 +50,7 @@ class Work:
 
     def tokenize(self) -> Sequence[Commit]:
         """Ids of the documents; reused when they are there."""
-        nothing = {"verdicts": (), "relatives": (), "tokenizer": self._model}
+        nothing = {"verdicts": (), "representatives": (), "tokenizer": self._model}
         texts = self._texts.items()
         partitions = [Partition(n, (), {"documents": t} | nothing) for n, t in texts]
         return self._run(TOKENIZE, partitions).commits

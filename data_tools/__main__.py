@@ -109,6 +109,8 @@ def _parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         parser.error(f"unknown argument {wrong[0]!r}; overrides are written --config.a.b=VALUE")
     if "config" in args and args.ray_address and args.engine != "ray":
         parser.error(f"--ray-address={args.ray_address} needs --engine=ray")
+    if "sample_bytes" in args and args.sample_bytes < 1:
+        parser.error(f"--sample-bytes={args.sample_bytes} must be at least 1")
     return args, [a.removeprefix(prefix) for a in rest]
 
 

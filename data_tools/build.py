@@ -4,7 +4,7 @@
 <workdir>/shards/<shard>/        records and document table
 <workdir>/dropped/<partition>/   every document that did not stay, and why
 <workdir>/clusters.parquet       near duplicates
-<workdir>/tokenizer.model, manifest.json, report.json, report.html
+<workdir>/tokenizer.model (or tokenizer/), manifest.json, report.json, report.html
 """
 
 import fcntl
@@ -14,7 +14,13 @@ from pathlib import Path
 
 from data_tools.boilerplate.find import find as find_boilerplate
 from data_tools.clean.partition import CLEAN, CleanConfig
-from data_tools.corpus import tokenizer_path, write_clusters, write_corpus
+from data_tools.corpus import (
+    make_room,
+    remove_corpus,
+    tokenizer_path,
+    write_clusters,
+    write_corpus,
+)
 from data_tools.decontaminate.contaminated import find as find_contaminated
 from data_tools.decontaminate.evaluation import set_inputs
 from data_tools.dedup import exact, near
@@ -22,7 +28,7 @@ from data_tools.document import DOCUMENTS, DataError
 from data_tools.dropped import DROPPED
 from data_tools.drops import TABLE as DROPPED_TABLE
 from data_tools.engines import Engine
-from data_tools.inventory import available, check_kept, check_names, check_read
+from data_tools.inventory import available, check_kept, check_names, check_packed, check_read
 from data_tools.pack.partition import PACK
 from data_tools.pack.plan import plan_shards
 from data_tools.privacy.partition import PRIVACY
@@ -30,11 +36,13 @@ from data_tools.privacy.partition import inputs as secrets
 from data_tools.read.partition import READ, plan
 from data_tools.recipe import Recipe
 from data_tools.report import summarize, write_report
+from data_tools.report.summary import DROPPING
 from data_tools.restored import places
 from data_tools.source import SourceConfig, source_of
 from data_tools.stage import Commit, Input, Partition, Stage, StageResult, is_done, run_stage
 from data_tools.tokenize import TOKENIZE
 from data_tools.tokenizer import make
+from data_tools.tokenizer.sample import TextConfig
 
 type Inputs = dict[str, tuple[Input, ...]]
 """What a partition reads, by role."""
@@ -45,6 +53,7 @@ class Build:
 
     def __init__(self, recipe: Recipe, workdir: Path, engine: Engine):
         check_names(recipe)
+        make_room(workdir, recipe.tokenizer)
         self.recipe, self.missing = available(recipe, workdir)
         self._workdir, self._engine = workdir, engine
         self._types = {s.name: s.type for s in self.recipe.sources}
@@ -120,43 +129,36 @@ class Build:
         if recipe.tokenizer.path:
             make.take(self._run, recipe.tokenizer, self._workdir)
         else:
-            make.train(
-                self._run,
-                list(self._surviving()),
-                self._types,
-                self._restored,
-                recipe.heldout,
-                recipe.mixture.stages,
-                recipe.tokenizer,
-            )
+            partitions = []
+            for commit in self._commits("privacy"):
+                config = TextConfig(recipe.heldout, self._restored[commit.partition])
+                partitions.append(Partition(commit.partition, config, self._surviving(commit)))
+            mixture = recipe.mixture.stages
+            make.train(self._run, partitions, self._types, mixture, recipe.tokenizer)
 
     def tokenize(self) -> None:
         """Surviving documents to token ids; the others to the table of what was dropped."""
-        commit = self._model()
+        tokenizer = self._model()
         # By what it does, not by its file: the same pieces are the same tokenizer.
-        model = (Input(tokenizer_path(commit), "tokenizer", commit.report["hash"]),)
-        self._run(
-            TOKENIZE,
-            [
-                Partition(name, self._restored[name], inputs | {"tokenizer": model})
-                for name, inputs in self._surviving()
-            ],
-        )
-        stages = [self.results[s].commits for s in ("clean", "privacy", "tokenize")]
+        model = Input(tokenizer_path(tokenizer), "tokenizer", tokenizer.report["hash"])
         partitions = []
-        for commits in zip(*stages, strict=True):
-            dropped = tuple(i for c in commits for i in c.input(DROPPED_TABLE))
-            policy, secret = self._policies[self._type(commits[0])]
-            inputs = {"dropped": dropped, "ner": secret["ner"]}
-            partitions.append(Partition(commits[0].partition, policy, inputs))
-        self._run(DROPPED, partitions, self._workdir / "dropped")
+        for commit in self._commits("privacy"):
+            name = commit.partition
+            inputs = self._surviving(commit) | {
+                "representatives": self._near.about(name, ".representatives"),
+                "tokenizer": (model,),
+            }
+            partitions.append(Partition(name, self._restored[name], inputs))
+        self._run(TOKENIZE, partitions)
+        self._show_dropped()
         for source, counts in summarize(self.recipe, self.results).items():
             check_kept(source, counts)
 
     def pack(self) -> None:
         """Tokenized documents to shards, in hash order, and the manifest over them.
 
-        `DataError` when the corpus cannot give the mixture that the recipe asks for.
+        `DataError` when exclusions leave nothing of a source to train on, or when the corpus cannot
+        give the mixture that the recipe asks for.
         """
         recipe, tokenized = self.recipe, self._commits("tokenize")
         tokenizer = self._model()
@@ -166,9 +168,11 @@ class Build:
         root = self._workdir / "shards"
         # A manifest must not outlive its shards: it goes first and comes back last.
         if not is_done(PACK, partitions, root):
-            (self._workdir / "manifest.json").unlink(missing_ok=True)
+            remove_corpus(self._workdir)
         packed = self._run(PACK, partitions, root)
         counts = summarize(recipe, self.results)
+        for source, counted in counts.items():
+            check_packed(source, counted)
         self._plan = write_corpus(self._workdir, recipe, tokenizer, packed, counts)
 
     def report(self) -> None:
@@ -196,16 +200,21 @@ class Build:
         about = self._contaminated.about(name) + self._exact.about(name)
         return {"documents": commit.input(DOCUMENTS), "verdicts": about}
 
-    def _surviving(self) -> Iterator[tuple[str, Inputs]]:
-        """(Partition, its clean documents, the verdicts about them, what is held out with them)."""
-        for commit in self._commits("privacy"):
-            name = commit.partition
-            inputs: Inputs = {
-                "documents": commit.input(DOCUMENTS),
-                "verdicts": self._near.about(name),
-                "relatives": self._near.about(name, ".relatives"),
-            }
-            yield name, inputs
+    def _surviving(self, commit: Commit) -> Inputs:
+        """Clean documents, and the verdicts about them."""
+        verdicts = self._near.about(commit.partition)
+        return {"documents": commit.input(DOCUMENTS), "verdicts": verdicts}
+
+    def _show_dropped(self) -> None:
+        """What all stages dropped, masked for people."""
+        stages = [self._commits(s) for s in DROPPING]
+        partitions = []
+        for commits in zip(*stages, strict=True):
+            dropped = tuple(i for c in commits for i in c.input(DROPPED_TABLE))
+            policy, secret = self._policies[self._type(commits[0])]
+            inputs = {"dropped": dropped, "ner": secret["ner"]}
+            partitions.append(Partition(commits[0].partition, policy, inputs))
+        self._run(DROPPED, partitions, self._workdir / "dropped")
 
     def _model(self) -> Commit:
         (commit,) = self.results["tokenizer"].commits

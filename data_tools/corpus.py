@@ -1,5 +1,11 @@
-"""What a build leaves beside its shards: tokenizer, manifest, clusters of near duplicates."""
+"""What a build leaves beside its shards: tokenizer, manifest, clusters of near duplicates.
 
+tokenizer.model and tokenizer/ are a build's own. What lies there and no build wrote is never
+replaced: the build is refused.
+"""
+
+import filecmp
+import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,21 +15,81 @@ import pyarrow.parquet as pq
 
 from data_tools.dedup.clusters import CLUSTERS
 from data_tools.document import DataError
-from data_tools.mixture import in_manifest
+from data_tools.mixture import MixtureConfig, in_manifest
 from data_tools.pack.partition import CHUNKS
 from data_tools.pack.pile import bucket_source
 from data_tools.recipe import Recipe
 from data_tools.stage import Commit, StageResult
 from data_tools.tokenize import id_dtype
+from data_tools.tokenizer.config import TokenizerConfig
 from data_tools.tokenizer.train import MODEL
 from jaxlm.data import manifest
 from jaxlm.data.documents import TABLE
 from jaxlm.data.mixture import lines, plan_manifest, refusal
-from jaxlm.data.plan import Plan
-from jaxlm.schema import to_dict
+from jaxlm.data.mixture_plan import Plan
+from jaxlm.errors import UserError
+from jaxlm.schema import ConfigError, to_dict
 
 DIRECTORY = "tokenizer"
 """Where the files of a tokenizer of Hugging Face's lie."""
+OWN = (MODEL, DIRECTORY)
+MANIFEST = "manifest.json"
+
+
+def make_room(workdir: Path, config: TokenizerConfig) -> None:
+    """Removes the tokenizer that a killed build left without a manifest.
+
+    `DataError` for one that no build wrote, which would be replaced; `ConfigError` where it is the
+    one that `config` names.
+    """
+    given = (workdir / config.path).resolve()
+    for name in OWN:
+        path = workdir / name
+        if config.path and given.is_relative_to(path.resolve()):
+            raise ConfigError(
+                f"config.tokenizer.path={config.path!r}: {path} is where a build writes its "
+                "tokenizer; move it elsewhere, for example to own_tokenizer, and name that"
+            )
+        if not path.exists(follow_symlinks=False) or _is_named(path):
+            continue
+        if not _is_copy(path, workdir / "stages/tokenizer/model"):
+            raise DataError(
+                f"{path}: a build writes its tokenizer there, and no build wrote this one (no "
+                f"{MANIFEST} beside it names it); move it elsewhere"
+            )
+        _remove(path)
+
+
+def remove_corpus(workdir: Path) -> None:
+    """Removes the manifest, and the tokenizer that it names: nothing trains on them any more."""
+    for name in OWN:
+        if _is_named(workdir / name):
+            _remove(workdir / name)
+    (workdir / MANIFEST).unlink(missing_ok=True)
+
+
+def _is_named(path: Path) -> bool:
+    """Whether a build wrote this tokenizer: the manifest beside it, of any version, names it."""
+    try:
+        made = json.loads((path.parent / MANIFEST).read_text(encoding="utf-8"))
+        return made["tokenizer"] == path.name and not path.is_symlink()
+    except (OSError, ValueError, TypeError, KeyError):  # none, or damaged
+        return False
+
+
+def _is_copy(path: Path, model: Path) -> bool:
+    """Whether a tokenizer has nothing that the stage's output has not."""
+    files = [path] if path.is_file() else [f for f in path.rglob("*") if not f.is_dir()]
+    return all(
+        (model / f.name).is_file() and filecmp.cmp(f, model / f.name, shallow=False) for f in files
+    )
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def tokenizer_path(model: Commit) -> Path:
@@ -41,7 +107,8 @@ def write_corpus(
     """Writes the tokenizer, then manifest.json, beside the shards.
 
     Returns the plan of the run that the recipe states, None if it states none. `DataError` when
-    nothing is left to train on, or when the plan is further off than the recipe allows.
+    nothing is left to train on, or when the plan is further off than the recipe allows;
+    `OrderError` when no plan can be made. Then no manifest is left either.
     """
     shards = tuple(_shard(commit) for commit in packed.commits)
     if not any(shard.split == "train" for shard in shards):
@@ -52,7 +119,7 @@ def write_corpus(
     tokenizer = model.report
     whole = manifest.Manifest(
         version=manifest.VERSION,
-        tokenizer=_write_tokenizer(workdir, model),
+        tokenizer=MODEL if MODEL in model.outputs else DIRECTORY,
         tokenizer_hash=tokenizer["hash"],
         vocab_size=tokenizer["vocab_size"],
         bos_id=tokenizer["bos_id"],
@@ -60,23 +127,34 @@ def write_corpus(
         dtype="uint16" if id_dtype(tokenizer["vocab_size"]).itemsize == 2 else "uint32",
         chunk_tokens=recipe.pack.chunk_tokens,
         packing=recipe.pack.method,
-        mixture=in_manifest(recipe.mixture, _source_weights(recipe)),
+        mixture=in_manifest(recipe.mixture, source_weights(recipe)),
         shards=shards,
         recipe=to_dict(recipe),
         counts=counts,
     )
-    plan = None
-    if recipe.mixture.stages and recipe.mixture.tokens:
-        plan = plan_manifest(whole, recipe.mixture.tokens)
-        print("\n".join(lines(plan)), flush=True)
-        if why := refusal(plan, recipe.mixture.tolerance):
-            raise DataError(why)
-    manifest.save(whole, workdir / "manifest.json")
-    _remove_others(workdir, whole.tokenizer)
+    try:
+        plan = _plan(whole, recipe.mixture)
+    except UserError:
+        remove_corpus(workdir)  # or the mixture of an earlier recipe would be trained on
+        raise
+    make_room(workdir, recipe.tokenizer)
+    _write_tokenizer(workdir, model)
+    manifest.save(whole, workdir / MANIFEST)
     return plan
 
 
-def _source_weights(recipe: Recipe) -> dict[str, float]:
+def _plan(whole: manifest.Manifest, mixture: MixtureConfig) -> Plan | None:
+    """Of the run that the recipe states."""
+    if not mixture.tokens:
+        return None
+    plan = plan_manifest(whole, mixture.tokens)
+    print("\n".join(lines(plan)), flush=True)
+    if why := refusal(plan):
+        raise DataError(why)
+    return plan
+
+
+def source_weights(recipe: Recipe) -> dict[str, float]:
     """Source of the corpus -> its weight within its type."""
     found: dict[str, float] = {}
     for source in recipe.sources:
@@ -89,30 +167,14 @@ def _source_weights(recipe: Recipe) -> dict[str, float]:
     return found
 
 
-def _write_tokenizer(workdir: Path, model: Commit) -> str:
-    """Copies the tokenizer's files; returns the name that the manifest has for them."""
-    if MODEL in model.outputs:
-        _copy(model.directory / MODEL, workdir / MODEL)
-        return MODEL
-    directory = workdir / DIRECTORY
+def _write_tokenizer(workdir: Path, model: Commit) -> None:
+    """Copies the tokenizer's files, each whole or not at all."""
+    directory = workdir if MODEL in model.outputs else workdir / DIRECTORY
     directory.mkdir(exist_ok=True)
     for name in model.outputs:
-        _copy(model.directory / name, directory / name)
-    return DIRECTORY
-
-
-def _remove_others(workdir: Path, tokenizer: str) -> None:
-    """The tokenizer of an earlier recipe, of the other kind of file."""
-    if tokenizer == MODEL:
-        shutil.rmtree(workdir / DIRECTORY, ignore_errors=True)
-    else:
-        (workdir / MODEL).unlink(missing_ok=True)
-
-
-def _copy(source: Path, target: Path) -> None:
-    temporary = target.with_name(f"{target.name}.tmp")
-    temporary.write_bytes(source.read_bytes())
-    temporary.replace(target)
+        temporary = workdir / f"{name}.tmp"
+        temporary.write_bytes((model.directory / name).read_bytes())
+        temporary.replace(directory / name)
 
 
 def write_clusters(workdir: Path, near: StageResult) -> None:

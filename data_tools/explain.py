@@ -31,6 +31,9 @@ from jaxlm.schema import parse
 OTHERS = 10
 """Documents of a cluster that are named with their similarity to the one that stays."""
 
+IN_LINE = {**CONTROLS, ord("\n"): 0x240A, **dict.fromkeys(range(128, 160), 0xFFFD)}
+"""A terminal obeys control characters, and the name of a file may hold a newline."""
+
 UNDO = "add {id!r} to `restored` in the recipe and build again"
 UNDO_EXCLUSION = "not by its id: change config.pack.exclude and build again, which packs anew"
 REMEDIES = {
@@ -46,8 +49,10 @@ def explain(workdir: Path, id: str) -> Iterator[str]:
     """Lines about the document with this id (32 hex digits), private data in them masked.
 
     `DataError` for what is no id, for one that the build does not know, and for a directory
-    without a finished build, with one that has been changed since, or with damage.
+    without a finished build, with one that has been changed since, or with damage;
+    `ManifestError` for damage of the manifest or a document table.
     """
+    id = id.lower()
     if not re.fullmatch("[0-9a-f]{32}", id):
         raise DataError(f"{id!r} is no document id; write its 32 hex digits, as in the report")
     recipe = _recipe(workdir)
@@ -115,8 +120,7 @@ class _Trail:
         text = self._scrubber.excerpt(self._document.text, SAMPLE_CHARACTERS)
         self._say("text", "as it was last, its beginning, private data masked:")
         self._lines += [f"    {line}" for line in text.splitlines()]
-        # a terminal obeys control characters
-        return (line.translate(CONTROLS) for line in self._lines)
+        return (line.translate(IN_LINE) for line in self._lines)
 
     def _say(self, what: str, words: str) -> None:
         self._lines.append(f"{what + ':':13}{words}")
@@ -195,11 +199,12 @@ class _Trail:
 
     def _pieces(self, corpus: Manifest) -> list[Entry]:
         """Where it lies: best_fit packing cuts a long document."""
-        shards = self._workdir / "shards"
-        with _reading(shards):
-            pieces = Documents(self._workdir, corpus).by_id(self._id)
+        pieces = Documents(self._workdir, corpus).by_id(self._id)
         if not pieces:
-            raise _damaged(shards, f"document {self._id}, which nothing dropped, is not there")
+            raise _damaged(
+                self._workdir / "shards",
+                f"document {self._id}, which nothing dropped, is not there",
+            )
         return pieces
 
     def _stays(self, stage: str) -> bool:

@@ -2,46 +2,14 @@
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from data_tools.stage import Input
 from jaxlm.schema import ConfigError
 
 HELDOUT_DUPLICATE = "heldout_duplicate"
 """Rule of the verdict about what says the same as a held-out text. Such a document is in no split,
 and is not restored by its id: training would see what evaluation asks for."""
-
-RELATIVES = pa.schema(
-    [
-        ("id", pa.binary(16)),
-        ("read_hash", pa.binary(16)),
-        ("type", pa.string()),
-        ("gone", pa.bool_()),
-    ]
-)
-"""A row for each document and each of its near duplicates: its id; hash and type of the other, and
-whether the other was dropped for it."""
-
-
-class Text(NamedTuple):
-    """What decides whether a text is held out."""
-
-    read_hash: bytes
-    type: str
-
-
-class Relative(NamedTuple):
-    """A near duplicate of a document."""
-
-    read_hash: bytes
-    type: str
-    gone: bool
-    """It was dropped, and the document stays for it."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +54,9 @@ class HeldoutConfig:
         """Whether nothing is held out."""
         return not any((self.fraction, *(fraction for _, fraction in self.types)))
 
-    def holds(self, texts: Iterable[Text | Relative]) -> bool:
-        """True when one of these is held out: a document's own text, or its relatives'."""
-        return any(self.place(t.read_hash) < self.limit_of(t.type) for t in texts)
+    def holds(self, read_hash: bytes, type: str) -> bool:
+        """Whether a text is held out; `read_hash` is that of the text as it was read."""
+        return self.place(read_hash) < self.limit_of(type)
 
 
 def _check_fraction(name: str, value: float) -> None:
@@ -96,21 +64,11 @@ def _check_fraction(name: str, value: float) -> None:
         raise ValueError(f"{name}={value} must be at least 0 and below 1")
 
 
-def check(config: HeldoutConfig, types: Sequence[str], path: str = "config.heldout") -> None:
+def check(config: HeldoutConfig, types: Sequence[str]) -> None:
     """`ConfigError` when the config names a type that is not among those of the sources."""
     for name, _ in config.types:
         if name not in types:
             raise ConfigError(
-                f"{path}.types: no source has the type {name!r}; types here: {', '.join(types)}"
+                f"config.heldout.types: no source has the type {name!r}; types here: "
+                f"{', '.join(types)}"
             )
-
-
-def read_relatives(files: Iterable[Input]) -> Mapping[bytes, list[Relative]]:
-    """Document id -> its near duplicates, from tables of `RELATIVES`."""
-    relatives: dict[bytes, list[Relative]] = {}
-    for file in files:
-        columns = pq.read_table(file.path, schema=RELATIVES).to_pydict()
-        rows = zip(*(columns[name] for name in RELATIVES.names), strict=True)
-        for id, read_hash, type, gone in rows:
-            relatives.setdefault(id, []).append(Relative(read_hash, type, gone))
-    return relatives

@@ -129,3 +129,15 @@ def check_kept(source: str, counts: Mapping[str, Any]) -> None:
             f"source {source}: all {counts['documents']} documents were dropped: {rules}; "
             "loosen the rule, or take the source out of the recipe (each document is in dropped/)"
         )
+
+
+def check_packed(source: str, counts: Mapping[str, Any]) -> None:
+    """`DataError` when exclusions leave no document of a source in train."""
+    if counts["excluded"] and not counts["train"]["documents"]:
+        reasons = (f"{why} ({lost['documents']})" for why, lost in counts["excluded"].items())
+        raise DataError(
+            f"source {source}: config.pack.exclude leaves none of {counts['kept']} documents in "
+            f"train: {', '.join(reasons)}, held out ({counts['heldout']['documents']}); loosen the "
+            "exclusion, or take the source out of the recipe (each document is in "
+            "stages/shuffle/*/excluded.parquet)"
+        )

@@ -1,6 +1,6 @@
 """What a recipe says about proportions: shares of tokens by type, stages, budget, repetition."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from data_tools import thresholds
@@ -59,7 +59,20 @@ class MixtureConfig:
             raise ValueError(f"stages end until={ends}: shares of the run, increasing up to 1")
 
 
-def check(config: MixtureConfig, types: Collection[str], path: str = "config.mixture") -> None:
+def proportions(stages: Sequence[MixtureStageConfig]) -> dict[str, float]:
+    """Type -> share of the whole run, whose stages may have other weights; empty without stages."""
+    found: dict[str, float] = {}
+    start = 0.0
+    for stage in stages:
+        total = sum(weight for _, weight in stage.weights)
+        for kind, weight in stage.weights:
+            share = weight / total * (stage.until - start)
+            found[kind] = found.get(kind, 0.0) + share
+        start = stage.until
+    return found
+
+
+def check(config: MixtureConfig, types: Collection[str]) -> None:
     """`ConfigError` unless each stage weighs each of these types, and nothing else, once."""
     for i, stage in enumerate(config.stages):
         names = [name for name, _ in stage.weights]
@@ -71,7 +84,7 @@ def check(config: MixtureConfig, types: Collection[str], path: str = "config.mix
             else:
                 continue
             raise ConfigError(
-                f"{path}.stages[{i}].weights: {name!r}: {rule}; types of the sources: "
+                f"config.mixture.stages[{i}].weights: {name!r}: {rule}; types of the sources: "
                 f"{', '.join(sorted(types))}"
             )
 

@@ -110,8 +110,8 @@ class Recipe:
         types = sorted({s.type for s in self.sources})
         for i in range(len(self.rules)):
             _check_rule(self.rules[: i + 1], types, f"config.rules[{i}]")
-        mixture.check(self.mixture, types, "config.mixture")
-        heldout.check(self.heldout, types, "config.heldout")
+        mixture.check(self.mixture, types)
+        heldout.check(self.heldout, types)
         self._check_pack(types)
         for id in self.restored:
             if not re.fullmatch("[0-9a-f]{32}", id):
@@ -131,11 +131,7 @@ class Recipe:
             for i, entry in enumerate(entries):
                 path = f"config.pack.{name}[{i}]"
                 for kind in entry.types or types:
-                    if kind not in types:
-                        raise ConfigError(
-                            f"{path}.types: no source has the type {kind!r}; types here: "
-                            f"{', '.join(types)}"
-                        )
+                    _check_type(kind, types, path)
                     _check_scored(self, kind, entry, path)
 
     def rules_for(self, type: str) -> tuple[NamedRule, ...]:
@@ -156,10 +152,7 @@ def _check_rule(rules: Sequence[RuleConfig], types: Sequence[str], path: str) ->
     *before, rule = rules
     rule.build(path)
     for kind in rule.types or types:
-        if kind not in types:
-            raise ConfigError(
-                f"{path}.types: no source has the type {kind!r}; types here: {', '.join(types)}"
-            )
+        _check_type(kind, types, path)
         scored = any(r.weight and (not r.types or kind in r.types) for r in before)
         if rule.name == "quality" and not scored:
             raise ConfigError(
@@ -167,6 +160,13 @@ def _check_rule(rules: Sequence[RuleConfig], types: Sequence[str], path: str) ->
                 "nothing would ever be dropped; give such a rule a weight, or name in types those "
                 "that have one"
             )
+
+
+def _check_type(type: str, types: Sequence[str], path: str) -> None:
+    if type not in types:
+        raise ConfigError(
+            f"{path}.types: no source has the type {type!r}; types here: {', '.join(types)}"
+        )
 
 
 def _check_scored(

@@ -1,7 +1,7 @@
 """The tokenize stage: the documents that stay to token ids, kept a document, without text."""
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 
 from data_tools.document import Document, Drop
 from data_tools.drops import Drops, standing
-from data_tools.heldout import Relative, read_relatives
 from data_tools.restored import Restored
 from data_tools.stage import Partition, Report, Stage
 from data_tools.tally import Tally
@@ -34,14 +33,13 @@ SCHEMA = pa.schema(
         ("offset", pa.int64()),
         ("quality", pa.float64()),
         ("faults", pa.list_(pa.string())),
-        ("relatives", pa.list_(pa.struct([("read_hash", pa.binary(16)), ("type", pa.string())]))),
         ("cluster", pa.binary(16)),
         ("text_bytes", pa.int64()),
         ("tokens", pa.int64()),
         ("ids", pa.large_binary()),
     ]
 )
-"""`faults`: scored rules that it broke. `relatives`: its near duplicates.
+"""`faults`: scored rules that it broke.
 `cluster`: its own id when it stays for near duplicates that were dropped, else null.
 `ids`: little-endian, of `id_dtype`; without BOS."""
 
@@ -66,12 +64,16 @@ def tokenize_partition(partition: Partition[Restored], out: Path) -> Report:
     tokenizer does not give back."""
     (model,) = partition.inputs["tokenizer"]
     encoder = _encoder(model.path, model.identity)
-    relatives = read_relatives(partition.inputs["relatives"])
+    representatives = {
+        id
+        for file in partition.inputs["representatives"]
+        for id in pq.read_table(file.path, columns=["id"])["id"].to_pylist()
+    }
     kept, tokens = Tally(), 0
     with _writer(out / TOKENS) as table, Drops(out) as drops:
         for batch in _batches(_kept(partition, drops)):
             encoded = encoder.encode(batch, drops)
-            table.write_table(_table(encoded, [relatives.get(d.id, []) for d in encoded.documents]))
+            table.write_table(_table(encoded, representatives))
             tokens += len(encoded.ids)
             for document in encoded.documents:
                 kept.add(document)
@@ -161,19 +163,13 @@ def _difference(text: str, decoded: str) -> str:
     return f"the tokenizer does not give back {here} at character {at}"
 
 
-def _table(encoded: Encoded, relatives: Sequence[Sequence[Relative]]) -> pa.Table:
+def _table(encoded: Encoded, representatives: Set[bytes]) -> pa.Table:
     documents = encoded.documents
     columns: dict[str, object] = {
         name: [getattr(d, name) for d in documents] for name in SCHEMA.names[:8]
     }
     columns["faults"] = [d.meta.get("faults", "").split() for d in documents]
-    columns["relatives"] = [
-        [{"read_hash": r.read_hash, "type": r.type} for r in found] for found in relatives
-    ]
-    columns["cluster"] = [
-        d.id if any(r.gone for r in found) else None
-        for d, found in zip(documents, relatives, strict=True)
-    ]
+    columns["cluster"] = [d.id if d.id in representatives else None for d in documents]
     columns["text_bytes"] = [len(d.text.encode()) for d in documents]
     columns["tokens"] = encoded.tokens_N
     starts = np.zeros(len(documents) + 1, np.int64)
@@ -203,4 +199,4 @@ def _encoder(path: Path, identity: str) -> Encoder:
     return Encoder(tokenizer)
 
 
-TOKENIZE = Stage("tokenize", "4", tokenize_partition)
+TOKENIZE = Stage("tokenize", "5", tokenize_partition)

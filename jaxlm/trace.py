@@ -135,6 +135,7 @@ class Trace:
 
     def document(self, id: str) -> list[Entry]:
         """The pieces of a document, in order. `UserError` if the corpus has none of this id."""
+        id = id.lower()
         if len(id) != 32 or not set(id) <= set("0123456789abcdef"):
             raise UserError(
                 f"--document={id}: is no document id; write its 32 hex digits, as "

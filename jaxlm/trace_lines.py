@@ -92,7 +92,7 @@ def _origin(entry: Entry) -> str:
         f"{entry.id}  {entry.type}  {entry.path} of {entry.source} at {entry.offset}  "
         f"quality {entry.quality:.2f}{cluster}"
     )
-    return words.translate(CONTROLS)
+    return words.translate(CONTROLS | {ord("\n"): 0x240A})  # a file's name may hold one
 
 
 def _preview(trace: Trace, part: Part) -> Iterator[str]:

@@ -28,7 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "jaxlm.data.fingerprint",
     ),
     ("jaxlm.config", "jaxlm.lineage", "jaxlm.data.order", "jaxlm.data.documents"),
-    ("jaxlm.data.plan",),
+    ("jaxlm.data.mixture_plan",),
     ("jaxlm.data.mixture",),
     # 1: the machine
     ("jaxlm.mesh", "jaxlm.metrics", "jaxlm.cluster"),

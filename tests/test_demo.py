@@ -28,7 +28,7 @@ def test_the_demo_finds_its_proportions_on_machines_that_have_less(tmp_path: Pat
     cfg = config.load(CONFIGS / "demo.py", (f"data.manifest={path}",))
     assert cfg.end * cfg.data.seq_len == recipe.mixture.tokens
     plan = mixture.of_run(manifest, cfg.data).plan(cfg.end)
-    assert mixture.refusal(plan, asked.tolerance) is None
+    assert mixture.refusal(plan) is None
     assert {t.name for t in plan.types} == sources.keys()
     if not absent:
         assert {t.name: round(t.real, 2) for t in plan.types} == {

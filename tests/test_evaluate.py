@@ -42,7 +42,8 @@ def params(step) -> Params:
 
 
 def corpus(rows: int = ROWS, tokenizer=None) -> Corpus:
-    return Corpus(SyntheticRows(*MADE_BY), {"made": SyntheticHeldOut(*MADE_BY, rows)}, tokenizer)
+    heldout = {"made": SyntheticHeldOut(*MADE_BY, rows)}
+    return Corpus(SyntheticRows(*MADE_BY), heldout, tokenizer, None)
 
 
 def score(step, params, held, shape, batch_size, rows=0) -> Score:

@@ -1,8 +1,8 @@
 """From components to clusters: the document that stays, and those that go for it.
 
-<partition>.parquet             VERDICTS about the documents of a partition
-<partition>.relatives.parquet   RELATIVES of the documents of a partition
-clusters.parquet                CLUSTERS, of one range of components
+<partition>.parquet                   VERDICTS about the documents of a partition
+<partition>.representatives.parquet   ids of those of its documents that others went for
+clusters.parquet                      CLUSTERS, of one range of components
 """
 
 from collections import Counter
@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_tools.dedup.config import SameConfig, SurvivorConfig
-from data_tools.dedup.hashes import hashes
 from data_tools.dedup.held import held, places
 from data_tools.dedup.node import facts, homes, origins, range_bounds
 from data_tools.dedup.resolve import Clusters, Members, resolve
 from data_tools.dedup.sets import Sets
 from data_tools.dedup.verify import Similarity
 from data_tools.drops import VERDICTS
-from data_tools.heldout import HELDOUT_DUPLICATE, RELATIVES, HeldoutConfig
+from data_tools.hashes import hashes
+from data_tools.heldout import HELDOUT_DUPLICATE, HeldoutConfig
 from data_tools.stage import Partition, Report, Stage
 
 CLUSTERS = pa.schema(
@@ -66,18 +66,16 @@ def clusters_partition(partition: Partition[ClusterConfig], out: Path) -> Report
     def compare(pair_E2: np.ndarray) -> Similarity:
         return Similarity.of(sets, fact_N["content"], node_N, pair_E2, config.memory_bytes)
 
-    pair_V2 = _similar(partition, node_N)
-    found = resolve(members, pair_V2, compare, config.same, config.survivor)
+    similar_V2 = _similar(partition, node_N)
+    found = resolve(members, similar_V2, compare, config.same, config.survivor)
     names = [i.name for i in inputs["facts"]]
     for home, gone, _ in homes(node_N[found.gone_D]):
         table = _verdicts(found, gone, members, config.same.threshold)
         pq.write_table(table, out / f"{names[home]}.parquet", compression="zstd")
-    pair_R2, gone_R = _relatives(found, pair_V2)
-    for home, pairs, _ in homes(node_N[pair_R2[:, 0]]):
-        one, other = pair_R2[pairs].T
-        ids, reads = hashes(fact_N["id"][one]), hashes(fact_N["read"][other])
-        table = pa.table([ids, reads, type_N[other].tolist(), gone_R[pairs]], RELATIVES)
-        pq.write_table(table, out / f"{names[home]}.relatives.parquet", compression="zstd")
+    kept_R = np.unique(found.kept_D)
+    for home, kept, _ in homes(node_N[kept_R]):
+        table = pa.table({"id": hashes(fact_N["id"][kept_R[kept]])})
+        pq.write_table(table, out / f"{names[home]}.representatives.parquet", compression="zstd")
     pq.write_table(_table(found, members), out / "clusters.parquet", compression="zstd")
     _, sizes = np.unique(found.kept_D, return_counts=True)
     return {
@@ -115,15 +113,6 @@ def _verdicts(found: Clusters, gone: np.ndarray, members: Members, threshold: fl
     return pa.table([ids, rules, details], VERDICTS)
 
 
-def _relatives(found: Clusters, pair_V2: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(int64[R, 2] pairs of similar documents, each in both orders: those that were looked at, and
-    the members of a cluster with the one that stays; bool[R]: the second went for the first)."""
-    pair_D2 = np.stack([found.kept_D, found.gone_D], 1)
-    both_R2 = np.concatenate([pair_D2, pair_V2, pair_V2[:, ::-1], pair_D2[:, ::-1]])
-    pair_R2, first = np.unique(both_R2, axis=0, return_index=True)
-    return pair_R2, first < len(pair_D2)
-
-
 def _table(found: Clusters, members: Members) -> pa.Table:
     """By component, then cluster; the document that stays, the others by falling similarity."""
     anchor = np.unique(found.kept_D)
@@ -151,4 +140,4 @@ def _table(found: Clusters, members: Members) -> pa.Table:
     return pa.table(columns, CLUSTERS)
 
 
-CLUSTERS_STAGE = Stage("near_duplicates", "4", clusters_partition)
+CLUSTERS_STAGE = Stage("near_duplicates", "5", clusters_partition)

@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_tools import thresholds
-from data_tools.dedup.hashes import hashes, words
 from data_tools.dedup.node import begins
 from data_tools.drops import VERDICTS
+from data_tools.hashes import hashes, words
 from data_tools.heldout import HELDOUT_DUPLICATE, HeldoutConfig
 from data_tools.stage import Input, Partition, Report, Run, Stage, StageResult
 

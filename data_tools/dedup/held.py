@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from data_tools.dedup.hashes import hashes
+from data_tools.hashes import hashes
 from data_tools.heldout import HeldoutConfig
 
 

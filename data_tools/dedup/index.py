@@ -20,10 +20,10 @@ import numpy as np
 import pyarrow as pa
 
 from data_tools.dedup.config import BandConfig, ShingleConfig
-from data_tools.dedup.hashes import words
 from data_tools.dedup.minhash import band_keys, signatures
 from data_tools.dedup.shingles import batches, shingles, takes_part
 from data_tools.dedup.units import VERSION
+from data_tools.hashes import words
 from data_tools.row_groups import row_groups
 from data_tools.stage import Partition, Report, Stage
 

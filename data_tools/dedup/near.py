@@ -7,7 +7,7 @@ Six stages, so that no process holds the corpus (see their files for what each w
     near_sets         a partition           shingles of the documents that are in a pair
     near_verify       a range of pairs      the pairs whose exact similarity reaches the threshold
     near_components   all                   what hangs together by them
-    near_duplicates   a range of components what stays; verdicts, relatives, clusters
+    near_duplicates   a range of components what stays, and for what; verdicts, clusters
 
 How documents are cut into partitions, the ranges and the memory budget change no verdict: every
 choice is made by content and by id.
@@ -38,8 +38,8 @@ SPREAD, SPREAD_BYTES = 8, 1 << 19
 
 
 def find(run: Run, documents: Documents, config: NearConfig, heldout: HeldoutConfig) -> StageResult:
-    """Verdicts (`about(partition)`), relatives (`about(partition, ".relatives")`) and
-    clusters.parquet.
+    """Verdicts (`about(partition)`), what stays for others (`about(partition, ".representatives")`)
+    and clusters.parquet.
 
     `run` runs a stage; the result is that of the last.
     """

@@ -1,9 +1,9 @@
 """How tokenized documents become shards: what is left out, quality buckets, packing, sizes."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from data_tools import thresholds
+from jaxlm.data.manifest import Packing
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class BucketConfig:
 class PackConfig:
     """How token streams become shards."""
 
-    method: Literal["concat", "best_fit"] = "concat"
+    method: Packing = "concat"
     """concat: documents end to end, cut every `chunk_tokens`. best_fit: a chunk holds whole
     documents, as many as fit, and padding; only longer ones are cut (Ding et al. 2024)."""
     chunk_tokens: int = 2048

@@ -8,11 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from data_tools.hashes import words
 from data_tools.pack.best_fit import best_fit
 from data_tools.pack.concat import concat
 from data_tools.pack.layout import Layout
 from data_tools.pack.shards import blocks, write_shard
-from data_tools.pack.shuffle import id_halves, read_shuffled
+from data_tools.pack.shuffle import read_shuffled
 from data_tools.stage import Input, Partition, Report, Stage
 from data_tools.tokenize import id_dtype
 from jaxlm.data.documents import ROW_GROUP, SCHEMA, TABLE, order_key
@@ -46,7 +47,8 @@ class ShardDocuments:
         batches = [read_shuffled(i.path, shard) for i in files]
         rows = pa.Table.from_batches([b.drop_columns(["ids"]) for b in batches])
         keys_N = rows["key"].to_numpy()
-        order = np.lexsort((*reversed(id_halves(rows["id"])), keys_N))
+        id_N2 = words(rows["id"])
+        order = np.lexsort((id_N2[:, 1], id_N2[:, 0], keys_N))
         self.rows = rows.take(order)
         """Without `ids`."""
         self.tokens_N: np.ndarray = self.rows["tokens"].to_numpy()
@@ -75,8 +77,8 @@ def pack_partition(partition: Partition[ShardConfig], out: Path) -> Report:
     dtype = id_dtype(config.vocab_size)
     documents = ShardDocuments(partition.inputs["documents"], partition.name, dtype)
     layout = _layout(documents, config)
-    stream = blocks(layout, documents, config.chunk_tokens, config.bos_id, config.pad_id, dtype)
-    write_shard(out / CHUNKS, stream, config.chunk_tokens)
+    size, bos, pad = config.chunk_tokens, config.bos_id, config.pad_id
+    write_shard(out / CHUNKS, blocks(layout, documents.piece, size, bos, pad, dtype), size)
     _write_table(out / TABLE, documents.rows, layout, partition)
     return {
         "source": config.source,

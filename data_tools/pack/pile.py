@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from data_tools.document import Drop
-from data_tools.heldout import HeldoutConfig, Text
+from data_tools.heldout import HeldoutConfig
 from data_tools.pack.config import ExcludeConfig, PackConfig
 from jaxlm.data.manifest import Split
 
-DECIDES = ("read_hash", "type", "relatives", "quality", "faults")
+DECIDES = ("read_hash", "type", "quality", "faults")
 """Columns of a table of tokens that `placed` reads."""
 
 
@@ -55,6 +55,11 @@ def bucket_source(source: str, bucket: int) -> str:
     return f"{source}.q{bucket}"
 
 
+def recipe_source(source: str) -> str:
+    """The recipe's source of a source of the corpus, which may be a bucket of it."""
+    return source.partition(".")[0]
+
+
 def pile_config(source: str, type: str, pack: PackConfig, heldout: HeldoutConfig) -> PileConfig:
     """The slice of a recipe that concerns a source of this type."""
     exclude = tuple(e for e in pack.exclude if not e.types or type in e.types)
@@ -67,14 +72,14 @@ def placed(rows: pa.Table, config: PileConfig) -> Iterator[int | Drop]:
     has none."""
     columns = rows.select(DECIDES).to_pydict()
     buckets = np.digitize(columns["quality"], config.edges).tolist()
-    for bucket, read_hash, type, relatives, quality, faults in zip(
-        buckets, *columns.values(), strict=True
-    ):
+    heldout = len(config.piles) - 1
+    documents = zip(buckets, *columns.values(), strict=True)
+    for bucket, read_hash, type, quality, faults in documents:
         why = _excluded(quality, faults, config.exclude)
         if why is not None:
             yield why
-        elif config.heldout.holds([Text(read_hash, type), *(Text(**r) for r in relatives)]):
-            yield len(config.piles) - 1
+        elif config.heldout.holds(read_hash, type):
+            yield heldout
         else:
             yield bucket
 

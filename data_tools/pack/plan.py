@@ -79,10 +79,9 @@ def _shard_counts(
     config: PileConfig, reports: Sequence[Mapping[str, Any]], pack: PackConfig, vocab_size: int
 ) -> tuple[int, ...]:
     """Shards of each pile, of `shard_bytes` each, about, before padding; none for none."""
-    empty = np.zeros((1, len(config.piles)), np.int64)
+    nothing = [0] * len(config.piles)
     documents, tokens = (
-        np.concatenate([empty, [r[what] for r in reports]]).sum(axis=0) if reports else empty[0]
-        for what in ("documents", "tokens")
+        np.sum([nothing, *(r[what] for r in reports)], axis=0) for what in ("documents", "tokens")
     )
     sizes = (documents + tokens) * id_dtype(vocab_size).itemsize
     return tuple(

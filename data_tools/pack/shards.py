@@ -1,8 +1,7 @@
 """Shard files: a stream of token ids cut into chunks, one ArrayRecord record each."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from array_record.python import array_record_module  # pyright: ignore[reportAttributeAccessIssue]
@@ -18,16 +17,12 @@ BLOCK_TOKENS = 1 << 20
 """Of the stream, about, that are put together at a time."""
 
 
-class Ids(Protocol):
-    """Where the ids of documents are."""
-
-    def piece(self, document: int, skip: int, tokens: int) -> np.ndarray:
-        """`tokens` ids of a document, after `skip` of them."""
-        ...
+type Piece = Callable[[int, int, int], np.ndarray]
+"""(Document, skip, tokens) -> `tokens` ids of the document, after `skip` of them."""
 
 
 def blocks(
-    layout: Layout, ids: Ids, chunk_tokens: int, bos_id: int, pad_id: int, dtype: np.dtype
+    layout: Layout, piece: Piece, chunk_tokens: int, bos_id: int, pad_id: int, dtype: np.dtype
 ) -> Iterator[np.ndarray]:
     """The stream in runs of whole chunks: ids[k * chunk_tokens + 1], each run starting with the
     last id of the one before."""
@@ -48,7 +43,7 @@ def blocks(
             before = max(-at - 1, 0)
             here = min(tokens, len(block) - at - 1) - before
             at += 1 + before
-            block[at : at + here] = ids.piece(document, skip + before, here)
+            block[at : at + here] = piece(document, skip + before, here)
         if layout.closed and begin + len(block) == stream:
             block[-1] = bos_id
         yield block

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_tools.drops import VERDICTS
+from data_tools.hashes import words
 from data_tools.pack.pile import Pile, PileConfig, placed
 from data_tools.row_groups import GrowingTable
 from data_tools.stage import Partition, Report, Stage
@@ -74,7 +75,8 @@ def shuffle_partition(partition: Partition[ShuffleConfig], out: Path) -> Report:
         shard_N, counts = _shards(rows, keys, config, excluded)
     keys_N = np.array(keys, np.uint64)
     rows = rows.append_column("key", pa.array(keys_N)).select(SCHEMA.names)
-    order = np.lexsort((*reversed(id_halves(rows["id"])), keys_N, shard_N))
+    id_N2 = words(rows["id"])
+    order = np.lexsort((id_N2[:, 1], id_N2[:, 0], keys_N, shard_N))
     order = order[np.count_nonzero(shard_N < 0) :]
     present, starts = np.unique(shard_N[order], return_index=True)
     piles = zip(config.piles.piles, config.shards, strict=True)
@@ -119,12 +121,6 @@ def _hash(batch: pa.RecordBatch) -> str:
             state.update(f"{'none' if buffer is None else buffer.size} ".encode())
             state.update(buffer or b"")
     return state.hexdigest()
-
-
-def id_halves(ids: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-    """Ids as two columns uint64[N] that sort like them."""
-    halves = np.frombuffer(b"".join(ids.to_pylist()), ">u8").reshape(-1, 2)
-    return halves[:, 0], halves[:, 1]
 
 
 def read_shuffled(path: Path, shard: str) -> pa.RecordBatch:

@@ -16,7 +16,7 @@ from data_tools.report.page import page
 from data_tools.report.summary import summarize
 from data_tools.stage import StageResult
 from data_tools.state import state
-from jaxlm.data.plan import Plan
+from jaxlm.data.mixture_plan import Plan
 from jaxlm.workdir import write_json
 
 __all__ = ["lines", "summarize", "write_report"]
@@ -41,15 +41,17 @@ def write_report(
 
 
 def lines(workdir: Path) -> Iterator[str]:
-    """A line for each source of report.json: what was kept, and what was dropped and why; and one
-    for each alarm."""
+    """A line for each source of report.json: what is in the shards, and what is not, with reasons;
+    and one for each alarm."""
     report = json.loads((workdir / "report.json").read_text(encoding="utf-8"))
     for name, s in report["sources"].items():
-        why = ", ".join(f"{rule} {n:,}" for rule, n in {**s["dropped"], **s["bad"]}.items())
-        excluded = sum(lost["documents"] for lost in s["excluded"].values())
+        excluded = {reason: lost["documents"] for reason, lost in s["excluded"].items()}
+        lost = {**s["dropped"], **excluded, **s["bad"]}
+        why = ", ".join(f"{rule} {n:,}" for rule, n in lost.items())
+        packed = {key: s["train"][key] + s["heldout"][key] for key in ("documents", "tokens")}
         yield (
-            f"{name}: kept {s['kept']:,} of {s['documents']:,} documents ({why or 'none lost'}), "
-            f"{s['tokens']:,} tokens, {s['heldout']['documents']:,} documents held out"
-            + (f", {excluded:,} excluded" if excluded else "")
+            f"{name}: kept {packed['documents']:,} of {s['documents']:,} documents "
+            f"({why or 'none lost'}), {packed['tokens']:,} tokens, "
+            f"{s['heldout']['documents']:,} documents held out"
         )
     yield from (f"ALARM: {alarm}" for alarm in report["alarms"])

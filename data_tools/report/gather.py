@@ -17,7 +17,7 @@ from data_tools.report.summary import DROPPING, commits, reports, summarize, tot
 from data_tools.source import SourceConfig
 from data_tools.stage import StageResult
 from jaxlm.data.mixture import SHOWN
-from jaxlm.data.plan import Plan
+from jaxlm.data.mixture_plan import Plan
 from jaxlm.schema import to_dict
 
 BAD_PLACES = 50

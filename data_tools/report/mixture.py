@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from jaxlm.data.plan import Plan
+from jaxlm.data.mixture_plan import Plan
 
 
 def mixture(plan: Plan | None) -> dict[str, Any] | None:

@@ -1,6 +1,6 @@
 """`tokenizer evaluate`: a corpus's tokenizer on its held-out text, beside others.
 
-Writes tokenizer.md, tokenizer.html and tokenizer.json into the work directory.
+Writes tokenizer_evaluation.md, .html and .json into the work directory.
 """
 
 import sys
@@ -21,8 +21,10 @@ from data_tools.tokenizer.trained_on import trained_on
 from jaxlm.data import manifest as manifests
 from jaxlm.data.manifest import Manifest
 from jaxlm.data.tokenizer import TokenizerError
-from jaxlm.workdir import write_json
+from jaxlm.workdir import check_writable, write_json
 
+NAME = "tokenizer_evaluation"
+"""Of the files that are written: what tokenizers lie in has other names."""
 OWN = "this corpus"
 LEAST_COVERAGE = 0.995
 """Of the characters of Chinese text that the corpus's own tokenizer is to have pieces for."""
@@ -34,14 +36,21 @@ def evaluate(workdir: Path, given: Sequence[Path], peers: bool, sample_bytes: in
     `given`: other tokenizers; one that cannot be used is in the table with the reason. `peers`:
     others are trained on `sample_bytes` of the text that the corpus's own was trained on.
     """
+    for path in given:
+        if not path.exists():
+            raise DataError(
+                f"--tokenizer={path}: no such file or directory; name a SentencePiece model, or a "
+                "tokenizer.json or a directory with one"
+            )
     if peers:
         check_library()
     corpus = manifests.load(workdir / "manifest.json")
+    check_writable(workdir)
     own = _own(workdir, corpus)
     tell("decoding held-out text")
     rows = heldout_rows(corpus, workdir, own.tokenizer)
     if not rows:
-        fraction = corpus.recipe["heldout"]["fraction"]
+        fraction = corpus.setting("heldout.fraction", float)
         raise DataError(
             f"{workdir}: no document is held out to measure on (config.heldout.fraction="
             f"{fraction}); build with more"
@@ -87,9 +96,8 @@ def _own(workdir: Path, corpus: Manifest) -> Opened:
 
 
 def _missing(corpus: Manifest, rows: Iterable[Row]) -> list[str]:
-    """Types of the recipe without held-out text."""
-    found = {row.type for row in rows}
-    return sorted({s["type"] for s in corpus.recipe["sources"]} - found)
+    """Types of the corpus without held-out text."""
+    return sorted({s.type for s in corpus.shards} - {row.type for row in rows})
 
 
 # ---- peers ---------------------------------------------------------------------------------------
@@ -104,8 +112,10 @@ def _add_peers(
 ) -> None:
     """Trains each kind of peer; its note says on what and how long."""
     texts = [text for _, text in trained_on(workdir, corpus, sample_bytes)]
+    if not texts:
+        raise DataError(f"--sample-bytes={sample_bytes}: chooses no piece of text; ask for more")
     size = sum(len(text.encode()) for text in texts) / 1e6
-    reserved = [f"<reserved_{i}>" for i in range(corpus.recipe["tokenizer"]["reserved"])]
+    reserved = [f"<reserved_{i}>" for i in range(corpus.setting("tokenizer.reserved", int))]
     for name, train in PEERS.items():
         tell(f"training {name} on {size:,.1f} MB")
         start = time.monotonic()
@@ -178,16 +188,16 @@ def _checks(data: Mapping[str, Any]) -> dict[str, Any]:
             "raise config.tokenizer.character_coverage, or train on more Chinese text"
         )
     if failed := sum(row["failed"] for row in own.values()):
-        faults.append(f"{failed} held-out documents do not come back exactly; see tokenizer.json")
+        faults.append(f"{failed} held-out documents do not come back exactly; see {NAME}.json")
     return {"chinese_coverage": coverage, "least_coverage": LEAST_COVERAGE, "faults": faults}
 
 
 def _write(workdir: Path, data: Mapping[str, Any]) -> None:
     """The figures and the tables, each file whole or not at all."""
-    write_json(workdir / "tokenizer.json", data)
+    write_json(workdir / f"{NAME}.json", data)
     for name, text in (
-        ("tokenizer.md", table.markdown(data)),
-        ("tokenizer.html", table.page(data)),
+        (f"{NAME}.md", table.markdown(data)),
+        (f"{NAME}.html", table.page(data)),
     ):
         temporary = workdir / f"{name}.tmp"
         temporary.write_text(text, encoding="utf-8")

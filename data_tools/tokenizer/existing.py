@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,13 @@ from typing import Any
 from data_tools.stage import Input, Partition, Report, Stage
 from data_tools.tokenizer.config import TokenizerConfig
 from data_tools.tokenizer.train import MODEL
-from jaxlm.data.huggingface_tokenizer import FILE, NAMES, SETTINGS, HuggingFaceTokenizer
+from jaxlm.data.huggingface_tokenizer import (
+    FILE,
+    NAMES,
+    SETTINGS,
+    HuggingFaceTokenizer,
+    special_names,
+)
 from jaxlm.data.manifest import sha256
 from jaxlm.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from jaxlm.data.tokenizer import Tokenizer, TokenizerError, open_tokenizer
@@ -58,6 +64,8 @@ def existing_partition(partition: Partition[ExistingConfig], out: Path) -> Repor
     tokenizer = open_tokenizer(path)
     names = {id: name for name, id in tokenizer.controls().items()} | {-1: ""}
     bos, eos, pad = (names[i] for i in (tokenizer.bos_id, tokenizer.eos_id, tokenizer.pad_id))
+    if isinstance(tokenizer, HuggingFaceTokenizer):
+        _check_named(tokenizer, {"bos": config.bos, "pad": config.pad})
     bos = _choose(tokenizer, "bos", config.bos, (bos, END_OF_TEXT, eos))
     pad = _choose(tokenizer, "pad", config.pad, (pad, eos), taken=bos)
     match tokenizer:
@@ -86,6 +94,18 @@ def existing_partition(partition: Partition[ExistingConfig], out: Path) -> Repor
         "bos_id": written.bos_id,
         "pad_id": written.pad_id,
     }
+
+
+def _check_named(tokenizer: HuggingFaceTokenizer, asked: Mapping[str, str]) -> None:
+    """A piece that its files name for a role, and that it does not have, is not replaced."""
+    named, controls = special_names(tokenizer.path.parent), tokenizer.controls()
+    for role, piece in asked.items():
+        name = named.get(role)
+        if not piece and name and name not in controls:
+            raise TokenizerError(
+                f"config.tokenizer.{role}='': the files beside {tokenizer.path} name {name!r}, "
+                f"which is no control symbol of it; {_offer(role, list(controls))}"
+            )
 
 
 def _choose(
@@ -121,4 +141,4 @@ def _settings(directory: Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
-EXISTING = Stage("tokenizer", "existing 1", existing_partition)
+EXISTING = Stage("tokenizer", "existing 2", existing_partition)

@@ -4,25 +4,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from data_tools.heldout import HeldoutConfig
-from data_tools.mixture import MixtureStageConfig
-from data_tools.restored import Restored
+from data_tools.document import DataError
+from data_tools.mixture import MixtureStageConfig, proportions
 from data_tools.source import source_of
-from data_tools.stage import Commit, Input, Partition, Run
+from data_tools.stage import Commit, Partition, Run
 from data_tools.tokenizer import existing
 from data_tools.tokenizer.config import TokenizerConfig
-from data_tools.tokenizer.sample import (
-    SAMPLE,
-    SURVEY,
-    SampleConfig,
-    SurveyConfig,
-    proportions,
-    quotas,
-)
+from data_tools.tokenizer.sample import SAMPLE, SURVEY, SampleConfig, TextConfig, quotas
 from data_tools.tokenizer.train import TRAIN, TrainConfig
-
-type Surviving = Sequence[tuple[str, Mapping[str, tuple[Input, ...]]]]
-"""(Name of a partition, its documents, the verdicts about them and their relatives)."""
 
 
 def take(run: Run, config: TokenizerConfig, workdir: Path) -> Commit:
@@ -33,30 +22,37 @@ def take(run: Run, config: TokenizerConfig, workdir: Path) -> Commit:
 
 def train(
     run: Run,
-    surviving: Surviving,
+    partitions: Sequence[Partition[TextConfig]],
     types: Mapping[str, str],
-    restored: Mapping[str, Restored],
-    heldout: HeldoutConfig,
     mixture: Sequence[MixtureStageConfig],
     config: TokenizerConfig,
 ) -> Commit:
     """The commit of a tokenizer trained on a sample of the text; `types` are by source.
 
-    A sample is a share of the pieces of each type, so what survives is counted first.
+    `partitions` have documents and the verdicts about them. A sample is a share of the pieces of
+    each type, so what there is of them is counted first. `DataError` when there is nothing.
     """
-    survey = run(
-        SURVEY, [Partition(n, SurveyConfig(heldout, restored[n]), i) for n, i in surviving]
-    )
     sizes: Counter[str] = Counter()
-    for commit in survey.commits:
+    for commit in run(SURVEY, partitions).commits:
         sizes[types[source_of(commit.partition)]] += commit.report["text_bytes"]
-    quota = quotas(sizes, config.sample_bytes, proportions(mixture))
-    partitions = []
-    for name, inputs in surviving:
-        kind = types[source_of(name)]
-        share = quota[kind] / max(sizes[kind], 1)
-        partitions.append(Partition(name, SampleConfig(share, heldout, restored[name]), inputs))
-    sample = run(SAMPLE, partitions)
+    weights = proportions(mixture)
+    if not any(size and weights.get(kind, 1) for kind, size in sizes.items()):
+        heldout = partitions[0].config.heldout
+        raise DataError(
+            "no text is left to train the tokenizer on: each document was dropped (see "
+            "stages/*/*/dropped.parquet), is held out (config.heldout.fraction="
+            f"{heldout.fraction:.15g}, types={heldout.types}), or is of a type that the mixture "
+            "leaves out; loosen the rules, or hold out less"
+        )
+    quota = quotas(sizes, config.sample_bytes, weights)
+    shares = {kind: quota[kind] / max(size, 1) for kind, size in sizes.items()}
+    sample = run(
+        SAMPLE,
+        [
+            Partition(p.name, SampleConfig(shares[types[source_of(p.name)]], p.config), p.inputs)
+            for p in partitions
+        ],
+    )
     pieces = tuple(i for c in sample.commits for i in c.input("sample.parquet"))
     training = Partition("model", TrainConfig(config, quota), {"sample": pieces})
     (commit,) = run(TRAIN, [training]).commits

@@ -23,22 +23,16 @@ class Cost:
 
 
 COSTS = {
-    ("bpe", False): Cost(fixed=80_000_000, narrow=16, wide=90),
-    ("unigram", False): Cost(fixed=80_000_000, narrow=25, wide=55),
-    ("bpe", True): Cost(fixed=100_000_000, narrow=20, wide=160),
-    ("unigram", True): Cost(fixed=100_000_000, narrow=25, wide=90),
+    "bpe": Cost(fixed=80_000_000, narrow=20, wide=120),
+    "unigram": Cost(fixed=80_000_000, narrow=25, wide=55),
 }
-"""By kind, and whether `across_scripts`. They are above what was measured with sentencepiece 0.2.3;
-MB at the peak (predicted), for code and for Chinese text:
+"""By kind. They are above what was measured with sentencepiece 0.2.3; MB at the peak (predicted),
+for code and for Chinese text:
 
-    bpe              code: 5 MB 123 (176), 20 MB 407 (433), 60 MB 979 (1,110), 120 MB 1,708 (2,068);
-                     Chinese: 3 MB 100 (186), 6.7 MB 225 (312); both: 15 MB 417 (459)
-    unigram          code: 5 MB 120 (213), 20 MB 462 (595), 60 MB 1,370 (1,609);
-                     Chinese: 3 MB 54 (143), 6.7 MB 115 (220)
-    bpe, across      code: 5 MB 168 (216), 20 MB 498 (535), 60 MB 1,183 (1,378);
-                     Chinese: 3 MB 131 (276), 6.7 MB 334 (486); both: 15 MB 610 (644)
-    unigram, across  code: 5 MB 181 (241), 20 MB 514 (616);
-                     Chinese: 3 MB 105 (206), 6.7 MB 205 (317)
+    bpe      code: 5 MB 134 (196), 20 MB 433 (512), 60 MB 1,066 (1,344);
+             Chinese: 3 MB 128 (216), 6.7 MB 239 (380); both: 34 MB 864 (1,034)
+    unigram  code: 5 MB 120 (213), 20 MB 462 (595), 60 MB 1,370 (1,609);
+             Chinese: 3 MB 54 (143), 6.7 MB 115 (220)
 """
 PIECE_BYTES = 1_000
 """A piece of the vocabulary."""
@@ -70,7 +64,7 @@ class Size:
 
 def predicted_bytes(config: TokenizerConfig, size: Size) -> int:
     """What a training takes, with a margin; see `COSTS`."""
-    cost = COSTS[config.kind, config.across_scripts]
+    cost = COSTS[config.kind]
     narrow = size.characters - size.wide
     text = narrow * cost.narrow + size.wide * cost.wide
     return cost.fixed + config.vocab_size * PIECE_BYTES + text

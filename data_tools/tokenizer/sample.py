@@ -4,33 +4,32 @@ Two stages: `tokenizer_survey` counts what there is, and `tokenizer_sample` take
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from data_tools.document import Document, digest
 from data_tools.drops import standing
-from data_tools.heldout import HeldoutConfig, Text, read_relatives
-from data_tools.mixture import MixtureStageConfig
+from data_tools.heldout import HeldoutConfig
 from data_tools.restored import Restored
 from data_tools.row_groups import GrowingTable
-from data_tools.stage import Partition, Report, Stage
+from data_tools.stage import Input, Partition, Report, Stage
+from data_tools.tokenizer.words import BREAK
 
 PIECE_BYTES = 4_000
-"""The trainer drops lines over 4,192 bytes without an error."""
+"""The trainer is told to take so much, and the breaks between words; longer lines it would drop."""
 
-UNTRAINABLE = {ord("\u2581"): None, ord("\u2585"): None}
-"""SentencePiece's own marks: it takes U+2581 for a space and skips a line with U+2585."""
+UNTRAINABLE = {ord("\u2581"): None, ord("\u2585"): None, ord(BREAK): None}
+"""Marks: SentencePiece takes U+2581 for a space and skips a line with U+2585, `BREAK` is ours."""
 
 SCHEMA = pa.schema([("type", pa.string()), ("text", pa.large_string())])
 
 
 @dataclass(frozen=True)
-class SurveyConfig:
-    """What may be trained on, in a partition."""
+class TextConfig:
+    """Which documents of a partition are trained on: those that stay and are not held out."""
 
     heldout: HeldoutConfig
     restored: Restored
@@ -43,22 +42,7 @@ class SampleConfig:
 
     share: float
     """Of the pieces of its type to take."""
-    heldout: HeldoutConfig
-    restored: Restored
-    """Documents that stay against a verdict."""
-
-
-def proportions(stages: Sequence[MixtureStageConfig]) -> dict[str, float]:
-    """Type -> share of the whole run, whose stages may have other weights; empty without stages."""
-    found: dict[str, float] = {}
-    start = 0.0
-    for stage in stages:
-        total = sum(weight for _, weight in stage.weights)
-        for kind, weight in stage.weights:
-            share = weight / total * (stage.until - start)
-            found[kind] = found.get(kind, 0.0) + share
-        start = stage.until
-    return found
+    text: TextConfig
 
 
 def quotas(
@@ -82,10 +66,10 @@ def quotas(
     return found
 
 
-def survey_partition(partition: Partition[SurveyConfig], out: Path) -> Report:
+def survey_partition(partition: Partition[TextConfig], out: Path) -> Report:
     """Counts the bytes of text of the documents that are trained on; writes nothing."""
-    config = partition.config
-    return {"text_bytes": sum(len(d.text.encode()) for d in _trained(partition, config))}
+    found = _trained_on(partition.inputs, partition.config)
+    return {"text_bytes": sum(len(d.text.encode()) for d in found)}
 
 
 def sample_partition(partition: Partition[SampleConfig], out: Path) -> Report:
@@ -93,7 +77,7 @@ def sample_partition(partition: Partition[SampleConfig], out: Path) -> Report:
     config = partition.config
     taken: Counter[str] = Counter()
     with GrowingTable(out / "sample.parquet", SCHEMA) as table:
-        for document in _trained(partition, config):
+        for document in _trained_on(partition.inputs, config.text):
             for i, piece in enumerate(pieces(document.text)):
                 if _falls_below(config.share, document.content_hash.hex(), i):
                     table.add({"type": document.type, "text": piece})
@@ -101,15 +85,10 @@ def sample_partition(partition: Partition[SampleConfig], out: Path) -> Report:
     return {"bytes": dict(taken)}
 
 
-def _trained(partition: Partition[Any], config: SurveyConfig | SampleConfig) -> Iterator[Document]:
-    """The documents that stay and are not held out."""
-    inputs = partition.inputs
-    relatives = read_relatives(inputs["relatives"])
-    for document in standing(inputs["documents"], inputs["verdicts"], config.restored):
-        if isinstance(document, Document):
-            own = Text(document.read_hash, document.type)
-            if not config.heldout.holds((own, *relatives.get(document.id, ()))):
-                yield document
+def _trained_on(inputs: Mapping[str, tuple[Input, ...]], config: TextConfig) -> Iterator[Document]:
+    for found in standing(inputs["documents"], inputs["verdicts"], config.restored):
+        if isinstance(found, Document) and not config.heldout.holds(found.read_hash, found.type):
+            yield found
 
 
 def pieces(text: str) -> Iterator[str]:
@@ -137,5 +116,5 @@ def _falls_below(share: float, content_hash: str, index: int) -> bool:
     return int.from_bytes(digest(content_hash, str(index))[:8], "big") < share * 2**64
 
 
-SURVEY = Stage("tokenizer_survey", "1", survey_partition)
-SAMPLE = Stage("tokenizer_sample", "2", sample_partition)
+SURVEY = Stage("tokenizer_survey", "2", survey_partition)
+SAMPLE = Stage("tokenizer_sample", "3", sample_partition)

@@ -1,4 +1,4 @@
-"""The tables of `tokenizer evaluate`, from the data of tokenizer.json, in Markdown and HTML."""
+"""The tables of `tokenizer evaluate`, from its data, in Markdown and HTML."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,13 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 from array_record.python import array_record_module  # pyright: ignore[reportAttributeAccessIssue]
 
 from data_tools.clean.language import detect
 from data_tools.clean.measure import measure
-from jaxlm.data.documents import TABLE
-from jaxlm.data.manifest import Manifest, Shard
+from jaxlm.data.documents import read_table
+from jaxlm.data.manifest import Manifest, ManifestError, Shard, check_files
 from jaxlm.data.tokenizer import Tokenizer
 
 SOURCE_BYTES = 8 << 20
@@ -45,8 +44,9 @@ class Row:
 
 def heldout_rows(manifest: Manifest, root: Path, tokenizer: Tokenizer) -> dict[str, Row]:
     """The held-out text of a corpus by row, in the order of the names; of a source the first
-    `SOURCE_BYTES`."""
-    code_types = manifest.recipe["near"]["shingles"]["code_types"]
+    `SOURCE_BYTES`. `ManifestError` for shards that are damaged."""
+    check_files(manifest, root)
+    code_types = manifest.setting("near.shingles.code_types", tuple[str, ...])
     rows: dict[str, Row] = {}
     for shards in manifest.sources("heldout").values():
         left = SOURCE_BYTES
@@ -70,7 +70,7 @@ def language_of(text: str) -> str:
 def documents(manifest: Manifest, root: Path, shard: Shard, tokenizer: Tokenizer) -> Iterator[str]:
     """The documents of a shard as text; one in several pieces is put together."""
     path = root / shard.path
-    table = pq.read_table(path.with_name(TABLE), columns=["id", "start", "tokens", "skip"])
+    table = read_table(root, shard, ["id", "start", "tokens", "skip"])
     pieces: dict[bytes, list[tuple[int, int, int]]] = {}
     for id, start, tokens, skip in zip(*table.to_pydict().values(), strict=True):
         pieces.setdefault(id, []).append((skip, start, tokens))
@@ -78,9 +78,16 @@ def documents(manifest: Manifest, root: Path, shard: Shard, tokenizer: Tokenizer
     dtype = np.dtype(manifest.dtype).newbyteorder("<")
     for found in pieces.values():
         ids: list[int] = []
-        for _, start, tokens in sorted(found):
-            ids += _read(reader, dtype, manifest.chunk_tokens, start + 1, tokens)
-        yield tokenizer.decode(ids)
+        try:
+            for _, start, tokens in sorted(found):
+                ids += _read(reader, dtype, manifest.chunk_tokens, start + 1, tokens)
+            text = tokenizer.decode(ids)
+        except (RuntimeError, ValueError, IndexError) as e:
+            raise ManifestError(
+                f"{path}: is damaged: {e}; restore it, or remove {path.parent} and build the "
+                "corpus again"
+            ) from e
+        yield text
 
 
 def _read(

@@ -19,8 +19,8 @@ from data_tools.row_groups import row_groups
 from data_tools.stage import Input, Partition, Report, Stage
 from data_tools.tokenizer import memory
 from data_tools.tokenizer.config import TokenizerConfig
-from data_tools.tokenizer.identifiers import count_names, with_names
-from data_tools.tokenizer.sample import SCHEMA
+from data_tools.tokenizer.sample import PIECE_BYTES, SCHEMA
+from data_tools.tokenizer.words import BREAK, cut
 from jaxlm.data.tokenizer import open_tokenizer
 
 MODEL = "tokenizer.model"
@@ -92,19 +92,16 @@ class _Sample:
 
 
 class Counted:
-    """Texts, counted as they go by; and the names in them if asked for."""
+    """Texts, counted as they go by."""
 
-    def __init__(self, texts: Iterable[str], names: bool):
-        self._texts, self._names = texts, names
+    def __init__(self, texts: Iterable[str]):
+        self._texts = texts
         self.pieces = self.bytes = 0
-        self.names: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[str]:
         for text in self._texts:
             self.pieces += 1
             self.bytes += len(text.encode())
-            if self._names:
-                count_names(text, self.names)
             yield text
 
 
@@ -113,17 +110,18 @@ def train_model(config: TokenizerConfig, texts: Iterable[str]) -> bytes:
 
     Raises `DataError` when they cannot give the vocabulary, or when the trainer skips one.
     """
-    model, counted = io.BytesIO(), Counted(texts, config.identifiers > 0)
+    model, counted = io.BytesIO(), Counted(texts)
+    in_words = config.kind == "bpe"  # unigram would learn no runs of spaces from cut text
     reserved = config.reserved - len(config.control_symbols)
     # The trainer tells only its log what it skipped.
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         try:
             with _native_stderr(log):
                 sentencepiece.SentencePieceTrainer.Train(
-                    sentence_iterator=iter(counted),
+                    sentence_iterator=map(cut, counted) if in_words else iter(counted),
                     model_writer=model,
                     model_type=config.kind,
-                    vocab_size=config.vocab_size - config.identifiers,
+                    vocab_size=config.vocab_size,
                     character_coverage=config.character_coverage,
                     num_threads=THREADS,
                     # lossless: every character, space and newline comes back
@@ -133,7 +131,10 @@ def train_model(config: TokenizerConfig, texts: Iterable[str]) -> bytes:
                     allow_whitespace_only_pieces=True,
                     byte_fallback=True,
                     split_digits=True,
-                    split_by_unicode_script=not config.across_scripts,
+                    # where pieces end: at the words of `cut`, or at the borders of scripts
+                    split_by_unicode_script=not in_words,
+                    pretokenization_delimiter=BREAK if in_words else "",
+                    max_sentence_length=4 * PIECE_BYTES,  # with the breaks
                     # pieces in any case: rare characters are bytes, and the space would come back
                     # as its mark
                     required_chars="\u2581\n\t",
@@ -156,8 +157,6 @@ def train_model(config: TokenizerConfig, texts: Iterable[str]) -> bytes:
             raise DataError(_explain(config, counted, str(e))) from None
         log.seek(0)
         _check_loaded(log.read(), counted.pieces)
-    if config.identifiers:
-        return with_names(model.getvalue(), counted.names, config.identifiers)
     return model.getvalue()
 
 
@@ -180,7 +179,10 @@ def _explain(config: TokenizerConfig, sample: Counted, message: str) -> str:
     text = f"{sample.bytes} bytes of sample text"
     asked = f"config.tokenizer.vocab_size={config.vocab_size}"
     if not sample.pieces:
-        return "no text is left to train the tokenizer on; see what the report says was dropped"
+        return (
+            f"config.tokenizer.sample_bytes={config.sample_bytes}: gives no piece of text to train "
+            f"on, which has up to {PIECE_BYTES:,} bytes; ask for more"
+        )
     if most := re.search(r"value <= (\d+)", message):
         return f"{asked}: {text} give at most {most[1]} pieces; ask for fewer, or add text"
     if least := re.search(r"\d+ vs (\d+)", message):
@@ -198,7 +200,7 @@ def _check_loaded(log: str, pieces: int) -> None:
         skipped = [line for line in log.splitlines() if "kipped" in line or "too long" in line]
         raise DataError(
             f"the tokenizer's trainer took {found} of {pieces} pieces of text: {skipped[:3]}; "
-            "pieces must be under 4,192 bytes, not empty and without U+2585"
+            f"pieces must be under {4 * PIECE_BYTES:,} bytes, not empty and without U+2585"
         )
 
 

@@ -15,15 +15,18 @@ from jaxlm.data.manifest import Manifest
 
 def trained_on(workdir: Path, corpus: Manifest, most_bytes: int) -> Iterator[tuple[str, str]]:
     """(Type, text) of each piece that the trainer got; of more than `most_bytes` about so many,
-    chosen by hash. `DataError` if the stages of the build are not there."""
+    chosen by hash. `DataError` if the stages are not there, or of a build that took an existing
+    tokenizer, or another one than the corpus has."""
     commit = workdir / "stages/tokenizer/model" / COMMIT
     files = list((workdir / "stages/tokenizer_sample").glob("*/sample.parquet"))
-    if not files or not commit.is_file():
+    report = json.loads(commit.read_text(encoding="utf-8"))["report"] if commit.is_file() else {}
+    of_corpus = report.get("hash") == corpus.tokenizer_hash
+    if not files or "sample_bytes" not in report or not of_corpus:
         raise DataError(
-            f"{workdir}/stages: has no text that a tokenizer was trained on; take the work "
-            "directory of a build that trained its tokenizer, with its stages"
+            f"{workdir}/stages: has no text that the corpus's tokenizer was trained on; take the "
+            "work directory of a build that trained its tokenizer, with its stages"
         )
-    quotas = json.loads(commit.read_text(encoding="utf-8"))["report"]["sample_bytes"]
+    quotas = report["sample_bytes"]
     order = [source["name"] for source in corpus.recipe["sources"]]
     files.sort(key=lambda file: (order.index(source_of(file.parent.name)), file.parent.name))
     all_bytes = sum(quotas.values())

@@ -11,7 +11,7 @@ from jaxlm.config import Config
 from jaxlm.data import manifest as manifests
 from jaxlm.data import mixture, source
 from jaxlm.data.manifest import Manifest, ManifestError
-from jaxlm.data.plan import Plan, Stage
+from jaxlm.data.mixture_plan import Plan, Stage
 from jaxlm.data.source import HeldOutRows, TrainRows
 from jaxlm.data.synthetic import SyntheticHeldOut, SyntheticRows
 from jaxlm.data.tokenizer import Tokenizer, open_tokenizer
@@ -100,7 +100,6 @@ def _plan(cfg: Config, manifest: Manifest) -> Plan:
                 until = Fraction(stage.until.removesuffix("%").strip()) / 100
         stages.append(Stage(until, dict(stage.weights)))
     plan = mixture.of_run(manifest, cfg.data, stages).plan(cfg.end)
-    own, given = manifest.mixture.tolerance, cfg.data.mixture_tolerance
-    if refusal := mixture.refusal(plan, own if given is None else given):
+    if refusal := mixture.refusal(plan):
         raise ConfigError(refusal)
     return plan

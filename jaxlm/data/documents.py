@@ -11,7 +11,8 @@ with `best_fit` one that is longer than a chunk is several, not next to each oth
 
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -20,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from jaxlm.data.manifest import Manifest, Shard, Split
+from jaxlm.data.manifest import Manifest, ManifestError, Shard, Split
 
 TABLE = "documents.parquet"
 
@@ -49,7 +50,7 @@ SCHEMA = pa.schema(
         ("skip", pa.int64()),
     ]
 )
-"""`key` is `order_key(id, salt)`; `cluster` is null for a document without near duplicates."""
+"""`key` is `order_key(id, salt)`; `cluster` is null unless others were dropped for the document."""
 
 
 def order_key(id: bytes, salt: str) -> int:
@@ -90,21 +91,75 @@ class Entry:
     """Text tokens of the document before this piece of it."""
 
 
+def read_table(root: Path, shard: Shard, columns: Sequence[str]) -> pa.Table:
+    """Columns of a shard's table; `root` is the manifest's directory. Raises `ManifestError`."""
+    path = (root / shard.path).with_name(TABLE)
+    file = _open(path, shard)
+    with _reading(path):
+        return file.read(columns=list(columns))
+
+
+def _open(path: Path, shard: Shard) -> pq.ParquetFile:
+    """The table of a shard, if it is the one that the manifest means."""
+    with _reading(path):
+        size = path.stat().st_size
+        if size != shard.table_bytes:
+            raise ManifestError(
+                f"{path}: {size} bytes, the manifest says {shard.table_bytes}; {_remedy(path)}"
+            )
+        file = pq.ParquetFile(path)
+        named = {name for names in _range(file, "shard") for name in names}
+    if not named <= {path.parent.name}:
+        raise ManifestError(f"{path}: is the table of {', '.join(named)}; {_remedy(path)}")
+    return file
+
+
+def _remedy(path: Path) -> str:
+    return (
+        f"restore it, or remove {path.parent} and build the corpus again (`python -m data_tools "
+        "verify` tells of all damage)"
+    )
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Whatever else stops the reading of a table is damage, which may be anywhere in it."""
+    try:
+        yield
+    except (ManifestError, PermissionError):
+        raise
+    except FileNotFoundError:
+        raise ManifestError(f"{path}: is missing; {_remedy(path)}") from None
+    except (OSError, pa.ArrowException, ValueError, TypeError, LookupError, AttributeError) as e:
+        raise ManifestError(f"{path}: cannot be read: {e}; {_remedy(path)}") from e
+
+
+def _range(file: pq.ParquetFile, column: str) -> tuple[list, list]:
+    """The least and the greatest value in each row group."""
+    index, metadata = SCHEMA.get_field_index(column), file.metadata
+    groups = [metadata.row_group(g).column(index) for g in range(metadata.num_row_groups)]
+    found = [group.statistics for group in groups]
+    return [s.min for s in found], [s.max for s in found]
+
+
 class Documents:
-    """The document tables of a corpus: of each only what is asked for is read."""
+    """The document tables of a corpus: of each only what is asked for is read.
+
+    Look-ups raise `ManifestError` for a table that is missing, damaged or another shard's.
+    """
 
     def __init__(self, root: Path, manifest: Manifest):
         """`root` is the manifest's directory."""
-        self._root, self._manifest = root, manifest
-        self._table = functools.lru_cache(OPEN_TABLES)(self._open)
+        self._manifest = manifest
+        self._table = functools.lru_cache(OPEN_TABLES)(functools.partial(_Table, root))
 
     def by_id(self, id: str) -> list[Entry]:
         """The pieces of the document with this id (32 hex digits), in its order.
 
-        None if the corpus has no such document. All lie in one shard.
+        Empty if the corpus has no such document. All lie in one shard.
         """
         wanted = bytes.fromhex(id)
-        key = order_key(wanted, self._manifest.recipe["pack"]["salt"])
+        key = order_key(wanted, self._manifest.setting("pack.salt", str))
         for split in get_args(Split):
             for shards in self._manifest.sources(split).values():
                 table = self._table_of(key, [s for s in shards if s.documents])
@@ -115,7 +170,7 @@ class Documents:
 
     def in_span(self, shard: Shard, start: int, stop: int) -> list[Entry]:
         """The documents, or pieces, with text in [start, stop) of the shard's stream, in order."""
-        return self._table(shard.path).in_span(start, stop)
+        return self._table(shard).in_span(start, stop)
 
     def _table_of(self, key: int, shards: Sequence[Shard]) -> "_Table | None":
         """That of the shard, of one source's, in whose range of keys this one falls."""
@@ -123,23 +178,22 @@ class Documents:
             return None
         # Shards without documents are not listed: then it is not quite the one of `shard_of`.
         at = shard_of(key, len(shards))
-        while at > 0 and key < self._table(shards[at].path).keys[0]:
+        while at > 0 and key < self._table(shards[at]).keys[0]:
             at -= 1
-        while at + 1 < len(shards) and key > self._table(shards[at].path).keys[1]:
+        while at + 1 < len(shards) and key > self._table(shards[at]).keys[1]:
             at += 1
-        return self._table(shards[at].path)
-
-    def _open(self, path: str) -> "_Table":
-        return _Table((self._root / path).with_name(TABLE))
+        return self._table(shards[at])
 
 
 class _Table:
     """One table, which has rows; row groups are read by their statistics."""
 
-    def __init__(self, path: Path):
-        self._file = pq.ParquetFile(path)
-        self._lows, self._highs = self._range("key")
-        self._starts = np.array(self._range("start")[0], np.int64)
+    def __init__(self, root: Path, shard: Shard):
+        self._path = (root / shard.path).with_name(TABLE)
+        self._file = _open(self._path, shard)
+        with _reading(self._path):
+            self._lows, self._highs = _range(self._file, "key")
+            self._starts = np.array(_range(self._file, "start")[0], np.int64)
         self._group = functools.lru_cache(READ_GROUPS)(self._file.read_row_group)
 
     @property
@@ -153,7 +207,8 @@ class _Table:
         groups = [group for group, (low, high) in ranges if low <= key <= high]
         if not groups:
             return []
-        keys = self._file.read_row_groups(groups, columns=["key"])["key"].to_numpy()
+        with _reading(self._path):
+            keys = self._file.read_row_groups(groups, columns=["key"])["key"].to_numpy()
         ends = np.cumsum([self._file.metadata.row_group(group).num_rows for group in groups])
         wanted = np.split(keys == np.uint64(key), ends[:-1])
         parts = zip(groups, wanted, strict=True)
@@ -165,9 +220,10 @@ class _Table:
         first = max(int(np.searchsorted(self._starts, start, side="right")) - 1, 0)
         found = []
         for group in range(first, int(np.searchsorted(self._starts, stop))):
-            rows = self._group(group)
-            begin = rows["start"].to_numpy() + 1  # behind its BOS
-            end = begin + rows["tokens"].to_numpy()
+            with _reading(self._path):
+                rows = self._group(group)
+                begin = rows["start"].to_numpy() + 1  # behind its BOS
+                end = begin + rows["tokens"].to_numpy()
             found += self._entries(group, np.maximum(begin, start) < np.minimum(end, stop))
         return found
 
@@ -177,15 +233,9 @@ class _Table:
         if not at.size:
             return []
         # `Table.take` would import all of pyarrow.compute, which takes longer than the look-up.
-        rows = self._group(group).drop(["key"]).slice(at[0], at[-1] + 1 - at[0]).to_pylist()
-        return [_entry(rows[i]) for i in at - at[0]]
-
-    def _range(self, column: str) -> tuple[list[int], list[int]]:
-        """The least and the greatest value in each row group."""
-        index, metadata = SCHEMA.get_field_index(column), self._file.metadata
-        groups = [metadata.row_group(g).column(index) for g in range(metadata.num_row_groups)]
-        found = [group.statistics for group in groups]
-        return [s.min for s in found], [s.max for s in found]
+        with _reading(self._path):
+            rows = self._group(group).drop(["key"]).slice(at[0], at[-1] + 1 - at[0]).to_pylist()
+            return [_entry(rows[i]) for i in at - at[0]]
 
 
 def _entry(row: dict) -> Entry:

@@ -161,7 +161,7 @@ def special_names(directory: Path) -> dict[str, str]:
                 if token is not None:
                     found[role] = str(token)
         except (ValueError, KeyError, AttributeError) as e:
-            raise TokenizerError(f"{path}: cannot be read: {e!r}") from None
+            raise TokenizerError(f"{path}: cannot be read: {e!r}; restore or remove it") from None
     return found
 
 

@@ -73,7 +73,8 @@ class Loader:
         if over:
             raise ConfigError(
                 f"rows {start} to {end}, without the skipped ones, are not whole batches of "
-                f"batch_size={batch_size}: {over} are left over"
+                f"batch_size={batch_size}: {over} are left over; use a batch "
+                "size that divides them"
             )
         self.wait_seconds = 0.0
         """Time that `next` has spent waiting for data, in all."""

@@ -5,16 +5,18 @@ whole contract between the two halves. Standard library only.
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from jaxlm.errors import UserError
 
 VERSION = 2
+REMEDY = "restore the manifest, or build the corpus again"
 Split = Literal["train", "heldout"]
 Packing = Literal["concat", "best_fit"]
 
@@ -111,6 +113,16 @@ class Manifest:
             )
         return seq_len // self.chunk_tokens
 
+    def setting[T](self, name: str, hint: type[T]) -> T:
+        """A field of the recipe by its dotted name (`pack.salt`), of the type that it has there.
+
+        `ManifestError` if it is not there, or of another type.
+        """
+        value: Any = self.recipe
+        for part in name.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        return _value(hint, value, f"recipe.{name}")
+
     def fingerprint(self) -> str:
         """Hash of all that decides which token ids lie where: 16 hex digits.
 
@@ -131,7 +143,8 @@ def save(manifest: Manifest, path: Path) -> None:
 
 
 def load(path: Path) -> Manifest:
-    """Reads a manifest; `ManifestError` if it is missing, of another version or not whole."""
+    """Reads a manifest; `ManifestError` if it is missing, of another version or not whole, or if a
+    value in it cannot be."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -141,7 +154,7 @@ def load(path: Path) -> Manifest:
         ) from None
     except json.JSONDecodeError as e:
         raise ManifestError(f"{path}: not a manifest, JSON breaks at line {e.lineno}") from None
-    except (OSError, UnicodeDecodeError) as e:
+    except (OSError, ValueError) as e:
         raise ManifestError(f"{path}: cannot be read as a manifest: {e}") from None
     if not isinstance(data, dict):
         raise ManifestError(f"{path}: not a manifest, but a JSON {type(data).__name__}")
@@ -150,12 +163,78 @@ def load(path: Path) -> Manifest:
             f"{path}: version {data.get('version')}, this code reads {VERSION}; build it again"
         )
     try:
-        shards = tuple(Shard(**s) for s in data.pop("shards"))
-        mixture = data.pop("mixture")
-        stages = tuple(MixtureStage(**s) for s in mixture.pop("stages"))
-        return Manifest(shards=shards, mixture=Mixture(stages=stages, **mixture), **data)
-    except (TypeError, KeyError, AttributeError) as e:
-        raise ManifestError(f"{path}: not a whole manifest: {e}") from None
+        manifest: Manifest = _object(Manifest, data, "")
+        _check(manifest)
+    except ManifestError as e:
+        raise ManifestError(f"{path}: {e}") from None
+    return manifest
+
+
+def _value(hint: Any, value: Any, name: str) -> Any:
+    """Plain data as what it is annotated to be; `name` is for the `ManifestError`."""
+    origin, args = get_origin(hint), get_args(hint)
+    if dataclasses.is_dataclass(hint):
+        if isinstance(value, dict):
+            return _object(hint, value, name)
+        expected = "an object"
+    elif origin is tuple:
+        if isinstance(value, list):
+            return tuple(_value(args[0], v, f"{name}[{i}]") for i, v in enumerate(value))
+        expected = "a list"
+    elif origin is Mapping:
+        if isinstance(value, dict):
+            return {k: _value(args[1], v, f"{name}[{k!r}]") for k, v in value.items()}
+        expected = "an object"
+    elif origin is Literal:
+        if value in args:
+            return value
+        expected = " or ".join(map(repr, args))
+    elif hint in (int, float):  # counts, ids and weights
+        if type(value) in (int, hint) and 0 <= value < 2**63:
+            return value
+        expected = "an integer from 0 on" if hint is int else "a number from 0 on"
+    else:
+        if hint is Any or type(value) is hint:
+            return value
+        expected = f"a {hint.__name__}"
+    shown = repr(value)
+    shown = shown if len(shown) <= 60 else f"{shown[:60]}..."
+    raise ManifestError(f"{name}={shown}: must be {expected}; {REMEDY}")
+
+
+def _object(cls: Any, value: dict[str, Any], name: str) -> Any:
+    hints = _hints(cls)
+    inside = f"{name}." if name else ""
+    if wrong := sorted(hints.keys() ^ value.keys()):
+        rule = "is missing" if wrong[0] in hints else "is no field of a manifest"
+        raise ManifestError(f"{inside}{wrong[0]} {rule}; {REMEDY}")
+    return cls(**{field: _value(hints[field], v, inside + field) for field, v in value.items()})
+
+
+_hints = functools.cache(get_type_hints)
+
+
+def _check(manifest: Manifest) -> None:
+    """`ManifestError` for values that do not fit each other."""
+    stages, weights = manifest.mixture.stages, manifest.mixture.source_weights
+    ends, most = [stage.until for stage in stages], 1 << int(manifest.dtype.removeprefix("uint"))
+    unweighed = sorted(manifest.sources("train").keys() - weights.keys())
+    fault = ""
+    if not manifest.chunk_tokens:
+        fault = "chunk_tokens=0: must be at least 1"
+    elif manifest.vocab_size > most:
+        fault = f"vocab_size={manifest.vocab_size}: {manifest.dtype} has {most} ids"
+    elif max(manifest.bos_id, manifest.pad_id) >= manifest.vocab_size:
+        fault = (
+            f"bos_id={manifest.bos_id}, pad_id={manifest.pad_id}: must be below "
+            f"vocab_size={manifest.vocab_size}"
+        )
+    elif ends and (ends != sorted({end for end in ends if end}) or ends[-1] != 1):
+        fault = f"mixture.stages end until={ends}: must be shares of the run, increasing up to 1"
+    elif unweighed:
+        fault = f"mixture.source_weights has no weight for {', '.join(unweighed)}"
+    if fault:
+        raise ManifestError(f"{fault}; {REMEDY}")
 
 
 def check_files(manifest: Manifest, root: Path) -> None:

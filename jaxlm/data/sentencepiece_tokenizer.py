@@ -101,6 +101,11 @@ def read_model(path: Path) -> Any:
         raise TokenizerError(f"{path}: not a SentencePiece model: {e}") from None
     if not model.pieces:
         raise TokenizerError(f"{path}: not a SentencePiece model: it has no pieces")
+    # protobuf gives a string that is not UTF-8 as bytes
+    strings = (model.normalizer_spec.name, model.trainer_spec.unk_surface)
+    for string in (*(piece.piece for piece in model.pieces), *strings):
+        if isinstance(string, bytes):
+            raise TokenizerError(f"{path}: is damaged: {string!r} in it is not UTF-8; restore it")
     for piece in model.pieces:
         if piece.type == Piece.USER_DEFINED and is_marker(piece.piece):
             piece.type = Piece.CONTROL

@@ -21,6 +21,9 @@ ROUNDING = 1e-9
 PRECISION = 1e-12
 """Relative error of the rows that a stage has."""
 
+MOST_WEIGHT = 1e6
+"""A greater weight is a mistake, and sums and products of weights stay finite."""
+
 SWEEPS = 1000
 """Through the stages, at most; the first is exact for one stage, or where nothing runs short."""
 

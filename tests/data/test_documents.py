@@ -1,14 +1,32 @@
 """The document table: both look-ups, over several shards and row groups."""
 
 import random
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jaxlm.data.documents import SCHEMA, TABLE, Documents, Entry, order_key, shard_of
-from jaxlm.data.manifest import VERSION, Manifest, Mixture, Packing, Shard, Split
+from jaxlm.data.documents import (
+    SCHEMA,
+    TABLE,
+    Documents,
+    Entry,
+    order_key,
+    read_table,
+    shard_of,
+)
+from jaxlm.data.manifest import (
+    VERSION,
+    Manifest,
+    ManifestError,
+    Mixture,
+    Packing,
+    Shard,
+    Split,
+)
 
 SALT = "order"
 SHARDS = 3
@@ -36,9 +54,10 @@ def write(root: Path, source: str, split: Split, ids: list[bytes], packing: Pack
             rows.append(dict(zip(SCHEMA.names, values, strict=True)))
             start += tokens + 1
         (root / name).mkdir()
-        pq.write_table(pa.Table.from_pylist(rows, SCHEMA), root / name / TABLE, row_group_size=16)
-        shard = f"{name}/chunks.array_record"
-        shards.append(Shard(shard, source, "web", split, 9, start, 0, 0, "", len(here), 0, ""))
+        table = root / name / TABLE
+        pq.write_table(pa.Table.from_pylist(rows, SCHEMA), table, row_group_size=16)
+        size, shard = table.stat().st_size, f"{name}/chunks.array_record"
+        shards.append(Shard(shard, source, "web", split, 9, start, 0, 0, "", len(here), size, ""))
     return shards
 
 
@@ -139,6 +158,91 @@ def test_a_document_is_found_without_the_tables_of_other_shards(corpus):
     finally:
         for table in others:
             table.with_suffix(".away").rename(table)
+
+
+# ---- damage --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def damaged(tmp_path) -> Corpus:
+    """To be damaged."""
+    return Corpus(tmp_path, "concat")
+
+
+def read_first(corpus: Corpus, manifest: Manifest) -> list[Callable[[], object]]:
+    """Each way to read the table of the first shard."""
+    shard, root = manifest.shards[0], corpus.root
+    id = min(corpus.ids[:200], key=lambda id: order_key(id, SALT)).hex()
+    return [
+        lambda: Documents(root, manifest).in_span(shard, 0, shard.tokens),
+        lambda: Documents(root, manifest).by_id(id),
+        lambda: read_table(root, shard, SCHEMA.names),
+    ]
+
+
+def refused(corpus: Corpus, manifest: Manifest) -> str:
+    """What each way is refused with."""
+    messages = set()
+    for read in read_first(corpus, manifest):
+        with pytest.raises(ManifestError) as e:
+            read()
+        messages.add(str(e.value))
+    (message,) = messages
+    directory = (corpus.root / manifest.shards[0].path).parent
+    assert f"or remove {directory} and build the corpus again" in message
+    return message
+
+
+def first_tables(corpus: Corpus) -> list[Path]:
+    return [(corpus.root / shard.path).with_name(TABLE) for shard in corpus.shards[:2]]
+
+
+def test_a_table_that_is_missing_or_of_another_size_is_named(damaged):
+    mine, other = first_tables(damaged)
+    mine.unlink()
+    assert refused(damaged, damaged.manifest).startswith(f"{mine}: is missing; ")
+    other.rename(mine)
+    message = refused(damaged, damaged.manifest)
+    sizes = [shard.table_bytes for shard in damaged.shards[:2]]
+    assert f"{mine}: {sizes[1]} bytes, the manifest says {sizes[0]}; " in message
+    assert "`python -m data_tools verify` tells of all damage" in message
+
+
+def test_the_table_of_another_shard_is_refused_if_it_has_the_same_size(damaged):
+    mine, other = first_tables(damaged)
+    other.rename(mine)
+    first = replace(damaged.shards[0], table_bytes=damaged.shards[1].table_bytes)
+    made = replace(damaged.manifest, shards=(first, *damaged.shards[1:]))
+    assert f"{mine}: is the table of a.train-1; " in refused(damaged, made)
+
+
+def test_a_table_that_cannot_be_read_is_named(damaged):
+    mine, _ = first_tables(damaged)
+    mine.write_bytes(bytes(mine.stat().st_size))
+    assert f"{mine}: cannot be read: " in refused(damaged, damaged.manifest)
+
+
+def test_a_flipped_bit_is_no_other_error(damaged):
+    """What reads as if it were whole is for `verify` to find."""
+    mine, _ = first_tables(damaged)
+    whole, rng, found = mine.read_bytes(), random.Random(0), 0
+    for _ in range(200):
+        data = bytearray(whole)
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        mine.write_bytes(data)
+        for read in read_first(damaged, damaged.manifest):
+            try:
+                read()
+            except ManifestError:
+                found += 1
+    assert found > 30
+
+
+def test_a_recipe_without_the_salt_is_refused(corpus):
+    for recipe in ({}, {"pack": None}, {"pack": {"salt": 5}}):
+        made = replace(corpus.manifest, recipe=recipe)
+        with pytest.raises(ManifestError, match=r"recipe\.pack\.salt=(None|5): must be a str; "):
+            Documents(corpus.root, made).by_id("0" * 32)
 
 
 def test_the_order_does_not_move():

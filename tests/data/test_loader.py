@@ -257,7 +257,7 @@ def test_an_end_that_is_not_whole_batches_is_refused(rows):
         Loader(rows, shard(), B, 8, 100)
     assert str(e.value) == (
         "rows 8 to 100, without the skipped ones, are not whole batches of batch_size=16: "
-        "12 are left over"
+        "12 are left over; use a batch size that divides them"
     )
     with pytest.raises(ConfigError, match="start=100 is past end=84: the run is over"):
         Loader(rows, shard(), B, 100, 84)

@@ -13,8 +13,8 @@ from jaxlm.data import manifest as manifests
 from jaxlm.data import mixture
 from jaxlm.data.corpus import Corpus, open_corpus
 from jaxlm.data.manifest import Manifest, ManifestError, Mixture, MixtureStage
+from jaxlm.data.mixture_plan import count
 from jaxlm.data.order import OrderError
-from jaxlm.data.plan import count
 from jaxlm.schema import ConfigError
 from tests.corpus import make_corpus
 
@@ -167,7 +167,7 @@ def test_a_corpus_is_planned_for_its_budget_or_for_the_longest_run_it_gives(mani
     assert mixture.plan_manifest(budgeted, 32_000.0).end == 1_000
     longest = mixture.plan_manifest(manifest, None)
     assert longest.end == 1_041 and longest.off <= 0.01
-    assert mixture.refusal(longest, 0.01) is None
+    assert mixture.refusal(longest) is None
 
 
 def test_the_table(manifest):

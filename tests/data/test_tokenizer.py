@@ -250,6 +250,15 @@ def test_a_file_that_cannot_be_used_is_refused(paths, tmp_path, change, message)
         open_tokenizer(tmp_path)
 
 
+def test_a_piece_that_is_not_utf8_is_refused(paths, tmp_path):
+    whole = paths["bpe"].read_bytes()
+    for text, flipped in ((b"learns", b"l\xe5arns"), (b"identity", b"identit\xf9")):
+        assert text in whole
+        (tmp_path / "x.model").write_bytes(whole.replace(text, flipped))
+        with pytest.raises(TokenizerError, match=r"x\.model: is damaged: b'.*is not UTF-8; resto"):
+            open_tokenizer(tmp_path / "x.model")
+
+
 @pytest.mark.parametrize("content", [b"", b"something else", b"\x0a\x02ab"])
 def test_a_file_that_is_no_model_is_refused(tmp_path, content):
     (tmp_path / "x.model").write_bytes(content)

@@ -10,7 +10,7 @@ from data_tools.dedup import exact
 from data_tools.document import Document, Drop, table_writer
 from data_tools.drops import standing
 from data_tools.engines import InProcess
-from data_tools.heldout import HELDOUT_DUPLICATE, HeldoutConfig, Text
+from data_tools.heldout import HELDOUT_DUPLICATE, HeldoutConfig
 from data_tools.stage import Input, Partition, Stage, StageResult, run_stage
 
 NO_HELDOUT = HeldoutConfig(0)
@@ -109,7 +109,7 @@ def test_a_text_that_one_type_holds_out_goes_from_the_others(tmp_path, partition
     rules = ("exact_duplicate", HELDOUT_DUPLICATE)
     stay, lost = dedup(tmp_path / "x", documents, partitions, 4, heldout, rules)
     by_id = {d.id: d for d in documents}
-    held = {d.id for d in documents if heldout.holds([Text(d.read_hash, d.type)])}
+    held = {d.id for d in documents if heldout.holds(d.read_hash, d.type)}
     held_texts = {by_id[id].text for id in held}
     assert not {by_id[id].text for id in stay - held} & held_texts
     assert {by_id[id].text for id in stay & held} == held_texts

@@ -13,6 +13,7 @@ from data_tools.document import DataError
 from data_tools.explain import documents_of, explain
 from data_tools.pack.config import BucketConfig, ExcludeConfig
 from data_tools.recipe import Recipe
+from jaxlm.data.manifest import ManifestError
 from jaxlm.schema import parse
 from tests.data_tools import eventful, small
 from tests.data_tools.eventful import SALTED
@@ -155,13 +156,18 @@ def test_the_text_is_masked(eventful_build, ids, name, secret):
 
 
 def test_a_terminal_is_not_commanded(tmp_path):
-    texts = ["\x1b[2J short", *(small.english(i) for i in range(30))]
+    texts = ["\x1b[2J\x9b2J short", *(small.english(i) for i in range(30))]
     raw = "".join(json.dumps({"text": text}) + "\n" for text in texts).encode()
-    small.run(small.one_source(tmp_path, a__jsonl=raw), tmp_path)
-    id = documents_of(tmp_path, "a.jsonl")[0][:32]
-    words = "\n".join(explain(tmp_path, id))
+    recipe, name = small.one_source(tmp_path, a__jsonl=raw), "a\nkept: \x85b.jsonl"
+    (path,) = tmp_path.rglob("a.jsonl")
+    path.rename(path.with_name(name))
+    small.run(recipe, tmp_path)
+    id = documents_of(tmp_path, name)[0][:32]
+    lines = list(explain(tmp_path, id))
+    assert "file:        a\u240akept: \ufffdb.jsonl, offset 0" in lines
+    words = "\n".join(lines)
     assert "dropped:     by min_length" in words
-    assert "\x1b" not in words and "\u241b[2J short" in words
+    assert "\x1b" not in words and "\u241b[2J\ufffd2J short" in words
 
 
 def test_undoing_it_as_told(tmp_path):
@@ -173,7 +179,7 @@ def test_undoing_it_as_told(tmp_path):
     small.run(replace(recipe, restored=ids), tmp_path)
     for id in ids:
         found = told(tmp_path, id)
-        assert found["restored"] == "by the recipe, against every rule and duplicate"
+        assert found["restored"] == "by the recipe, against rules and duplicates"
         assert "kept" in found and "dropped" not in found
     assert eventful.report(tmp_path)["recipe"]["restored"] == list(ids)
 
@@ -181,6 +187,10 @@ def test_undoing_it_as_told(tmp_path):
 def test_unknown_id(eventful_build):
     with pytest.raises(DataError, match=r"no document of the build in .* has this id"):
         explain(eventful_build, "0" * 32)
+
+
+def test_an_id_in_capitals(eventful_build, ids):
+    assert told(eventful_build, ids["mobile"].upper()) == told(eventful_build, ids["mobile"])
 
 
 @pytest.mark.parametrize("id", ["", "xyz", "0" * 31, "G" * 32, "0" * 33])
@@ -257,7 +267,6 @@ def test_a_torn_table(damaged, ids):
         ("stages/privacy/web-00000/documents.parquet", "stages/privacy/web-00000"),
         ("stages/boilerplate/*/web-00000.parquet", "stages/boilerplate"),
         ("clusters.parquet", "clusters.parquet"),
-        ("shards/web.*/documents.parquet", "shards"),
     ],
 )
 def test_a_table_with_wrong_bytes(damaged, ids, table, remove):
@@ -268,6 +277,13 @@ def test_a_table_with_wrong_bytes(damaged, ids, table, remove):
     message = str(e.value)
     assert message.startswith(f"{damaged / remove}: is damaged (ArrowInvalid: ")
     assert message.endswith("; remove it and run the same build again, which makes it anew")
+
+
+def test_a_document_table_with_wrong_bytes(damaged, ids):
+    for path in damaged.glob("shards/web.*/documents.parquet"):
+        path.write_bytes(bytes(path.stat().st_size))
+    with pytest.raises(ManifestError, match=r"shards/web\..*/documents\.parquet: cannot be read: "):
+        explain(damaged, ids["mobile"])
 
 
 def test_mending_damage_as_told(damaged, eventful_build, ids):

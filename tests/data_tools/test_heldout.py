@@ -1,19 +1,16 @@
 """The held-out choice depends on content, type, salt and fraction alone."""
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from data_tools.document import digest
-from data_tools.heldout import RELATIVES, HeldoutConfig, Relative, Text, check, read_relatives
-from data_tools.stage import Input
+from data_tools.heldout import HeldoutConfig, check
 from jaxlm.schema import ConfigError, parse
 
 HASHES = [digest(str(i)) for i in range(20_000)]
 
 
 def held(config: HeldoutConfig, type: str = "web") -> set[bytes]:
-    return {h for h in HASHES if config.holds([Text(h, type)])}
+    return {h for h in HASHES if config.holds(h, type)}
 
 
 def test_the_share_is_met_and_grows_by_adding():
@@ -36,14 +33,6 @@ def test_a_type_may_have_a_share_of_its_own():
     assert HeldoutConfig(0, types=(("a", 0.0),)).empty
 
 
-def test_a_document_is_held_out_with_a_relative_of_whatever_type():
-    config = HeldoutConfig(0.0, types=(("book", 0.03),))
-    inside = min(held(config, "book"))
-    assert not config.holds([Text(inside, "web")])
-    assert config.holds([Text(inside, "web"), Relative(inside, "book", True)])
-    assert not config.holds([])
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -63,14 +52,3 @@ def test_a_type_that_no_source_has():
     message = r"^config\.heldout\.types: no source has the type 'boook'; types here: book, web$"
     with pytest.raises(ConfigError, match=message):
         check(HeldoutConfig(types=(("boook", 0.1),)), ["book", "web"])
-
-
-def test_relatives_of_several_tables(tmp_path):
-    tables = [[(HASHES[0], HASHES[1], "web", True)], [(HASHES[0], HASHES[2], "book", False)]]
-    files = []
-    for i, rows in enumerate(tables):
-        columns = [list(column) for column in zip(*rows, strict=True)]
-        pq.write_table(pa.table(columns, RELATIVES), tmp_path / f"{i}.parquet")
-        files.append(Input(tmp_path / f"{i}.parquet", "p", str(i)))
-    expected = [Relative(HASHES[1], "web", True), Relative(HASHES[2], "book", False)]
-    assert read_relatives(files) == {HASHES[0]: expected}

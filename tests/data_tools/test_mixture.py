@@ -45,7 +45,7 @@ def test_proportions_that_are_none(fields, message):
 def test_each_type_has_one_weight_in_each_stage(weights, message):
     stages = (MixtureStageConfig(EVEN, 0.5), MixtureStageConfig(weights))
     with pytest.raises(ConfigError) as e:
-        mixture.check(MixtureConfig(stages), ("web", "book"), "config.mixture")
+        mixture.check(MixtureConfig(stages), ("web", "book"))
     assert str(e.value) == (
         f"config.mixture.stages[1].weights: {message}; types of the sources: book, web"
     )
@@ -53,7 +53,7 @@ def test_each_type_has_one_weight_in_each_stage(weights, message):
 
 def test_the_usual_proportions_are_whole():
     config = MixtureConfig((MixtureStageConfig(GENERAL_CHINESE),))
-    mixture.check(config, TYPES, "config.mixture")
+    mixture.check(config, TYPES)
     assert sum(weight for _, weight in GENERAL_CHINESE) == 100
 
 
@@ -80,3 +80,12 @@ def test_the_manifest_says_the_same():
     assert mixture.in_manifest(config, {"a": 0.5}) == manifest.Mixture(
         (manifest.MixtureStage(1.0, {"web": 1.0, "book": 1.0}),), 2.0, 0.1, {"a": 0.5}
     )
+
+
+def test_proportions_are_those_of_the_whole_run():
+    stages = (
+        MixtureStageConfig((("web", 40.0), ("code", 40.0)), 0.5),
+        MixtureStageConfig((("web", 1.0), ("code", 3.0)), 1.0),
+    )
+    assert mixture.proportions(stages) == {"web": 0.375, "code": 0.625}
+    assert mixture.proportions(()) == {}

@@ -67,11 +67,18 @@ DEMO = Path(__file__).parents[2] / "configs/data/demo.py"
         ({"tokenizer": {"vocab_size": -1}}, "config.tokenizer: vocab_size=-1 must be at least 1"),
         ({"tokenizer": {"character_coverage": 0.97}}, "character_coverage=0.97 must be from 0.98"),
         ({"tokenizer": {"character_coverage": 1.1}}, "character_coverage=1.1 must be from 0.98"),
+        (
+            {"tokenizer": {"bos": "<s>"}},
+            "bos='<s>', pad='' choose among the pieces of an existing tok",
+        ),
         ({"tokenizer": {"control_symbols": [""]}}, "control_symbols: '' is empty; each needs a"),
         ({"tokenizer": {"control_symbols": ["<a>", "<a>"]}}, "'<a>' is named twice; each needs"),
         ({"tokenizer": {"control_symbols": ["<pad>"]}}, "'<pad>' is reserved; each needs a name"),
         ({"tokenizer": {"control_symbols": ["<reserved_99>"]}}, "'<reserved_99>' is reserved"),
         ({"tokenizer": {"control_symbols": ["<0x0A>"]}}, "'<0x0A>' is reserved"),
+        ({"tokenizer": {"control_symbols": ["the"]}}, "'the' might be learned from text, too; each"),
+        ({"tokenizer": {"control_symbols": ["中"]}}, "with letters, written <name> or [name]"),
+        ({"tokenizer": {"control_symbols": ["<->"]}}, "'<->' might be learned from text, too"),
         (
             {"rules": [{"name": "quality"}, {"name": "min_length", "weight": 1.0}]},
             "config.rules[0].name='quality': no rule before it is scored for the type 'web'",
@@ -102,7 +109,7 @@ def test_quality_needs_a_scored_rule_of_each_of_its_types():
 
 
 def test_names_like_the_reserved_ones_are_free():
-    symbols = ("<spare>", "<unknown>", "pad", "<0x0>")
+    symbols = ("<spare>", "<unknown>", "[pad]", "<0x0>", "<系统>")
     assert TokenizerConfig(control_symbols=symbols).control_symbols == symbols
 
 

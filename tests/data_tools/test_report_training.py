@@ -193,10 +193,15 @@ def test_hostile_names_are_text(report):
     assert not [tag for tag in ("<script>", "<img>", "<b>") if tag in page.partition("<nav>")[2]]
 
 
-def test_lines_tell_what_is_excluded(workdir):
+def test_lines_tell_what_is_excluded(workdir, shards):
     found = dict(line.split(": ", 1) for line in lines(workdir))
-    assert found["en"].endswith(", 20 excluded")
-    assert "excluded" not in found["zh"]
+    documents, tokens = (
+        sum(getattr(s, key) for s in shards if s.type == "web") for key in ("documents", "tokens")
+    )
+    assert documents == 60
+    start = f"kept 60 of 80 documents (exclude: word_count 20), {tokens:,} tokens, "
+    assert found["en"].startswith(start)
+    assert found["zh"].startswith("kept 60 of 60 documents (none lost), ")
 
 
 def test_the_counts_are_in_the_manifest_too(report, workdir):

@@ -42,8 +42,8 @@ def test_without_the_wheels_the_demo_goes_on_and_says_so(tmp_path, offline, caps
         assert len(found) == present["documents"] > 10
         assert all(line["text"].strip() and line["name"] for line in found)
 
-    vocab = "--config.tokenizer.vocab_size=2000"
-    assert main(["build", f"--config={DEMO}", f"--workdir={tmp_path}", vocab]) == 0
+    small = [f"--config.{c}" for c in ("tokenizer.vocab_size=2000", "mixture.tokens=600_000")]
+    assert main(["build", f"--config={DEMO}", f"--workdir={tmp_path}", *small]) == 0
     assert "source book is left out: pip could not" in capsys.readouterr().out
     corpus = manifest.load(tmp_path / "manifest.json")
     assert set(corpus.sources("train")) == {"code", "encyclopedia", "web"}

@@ -1,6 +1,6 @@
 """Tokenized documents: ids as the tokenizer gives them, and only texts that come back."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,6 @@ import pytest
 from data_tools import tokenize
 from data_tools.document import Document, table_writer
 from data_tools.drops import Drops
-from data_tools.heldout import RELATIVES
 from data_tools.stage import Input, Partition
 from data_tools.tokenize import SCHEMA, TOKENS, Encoder, tokenize_partition
 from data_tools.tokenizer.train import train_model
@@ -34,19 +33,20 @@ def documents(texts: Sequence[str]) -> list[Document]:
 
 
 def run(
-    root: Path, model: Path, found: Sequence[Document], relatives: Sequence[Mapping] = ()
+    root: Path, model: Path, found: Sequence[Document], representatives: Sequence[bytes] = ()
 ) -> tuple[dict, list[dict]]:
     """The report and the rows of the table."""
     with table_writer(root / "in") as write:
         for d in found:
             write(d)
-    pq.write_table(pa.Table.from_pylist(list(relatives), RELATIVES), root / "relatives")
+    ids = pa.array(representatives, pa.binary(16))
+    pq.write_table(pa.table({"id": ids}), root / "representatives")
     out = root / "out"
     out.mkdir()
     inputs = {
         "documents": (Input(root / "in", "p", ""),),
         "verdicts": (),
-        "relatives": (Input(root / "relatives", "p", ""),),
+        "representatives": (Input(root / "representatives", "p", ""),),
         "tokenizer": (Input(model, "tokenizer", open_tokenizer(model).hash()),),
     }
     report = tokenize_partition(Partition("p", (), inputs), out)
@@ -103,24 +103,13 @@ def test_nothing_stays_of_nothing(tmp_path, model):
     assert rows == [] and report["tokens"] == report["documents"] == 0
 
 
-def test_faults_and_relatives_are_kept(tmp_path, model):
+def test_faults_and_clusters_are_kept(tmp_path, model):
     found = documents(["one text", "two texts", "three"])
     found[1] = replace(found[1], quality=0.25, meta={"faults": "word_count url_ratio", "u": "x"})
-    other = Document.make("gone", "t", "book", "g", 0, {})
-    relatives = [
-        {"id": found[0].id, "read_hash": other.read_hash, "type": "book", "gone": True},
-        {"id": found[0].id, "read_hash": found[2].read_hash, "type": "web", "gone": False},
-        {"id": found[2].id, "read_hash": found[0].read_hash, "type": "web", "gone": False},
-    ]
-    _, rows = run(tmp_path, model, found, relatives)
+    _, rows = run(tmp_path, model, found, representatives=[found[0].id])
     assert [r["faults"] for r in rows] == [[], ["word_count", "url_ratio"], []]
     assert [r["quality"] for r in rows] == [1, 0.25, 1]
     assert [r["cluster"] for r in rows] == [found[0].id, None, None]
-    assert [[(x["read_hash"], x["type"]) for x in r["relatives"]] for r in rows] == [
-        [(other.read_hash, "book"), (found[2].read_hash, "web")],
-        [],
-        [(found[0].read_hash, "web")],
-    ]
 
 
 def test_text_that_moves_from_one_document_to_the_next_is_noticed(tmp_path, model):

@@ -14,12 +14,13 @@ import pytest
 from data_tools.document import DataError, Document, table_writer
 from data_tools.drops import VERDICTS
 from data_tools.engines import Engine, local
-from data_tools.heldout import RELATIVES, HeldoutConfig
+from data_tools.heldout import HeldoutConfig
 from data_tools.mixture import MixtureStageConfig
+from data_tools.restored import Restored
 from data_tools.stage import Commit, Input, Partition, Run, run_stage
 from data_tools.tokenizer import make, memory
 from data_tools.tokenizer.config import TokenizerConfig
-from data_tools.tokenizer.sample import PIECE_BYTES, SCHEMA, pieces, proportions, quotas
+from data_tools.tokenizer.sample import PIECE_BYTES, SCHEMA, TextConfig, pieces, quotas
 from data_tools.tokenizer.train import (
     MODEL,
     TrainConfig,
@@ -63,15 +64,6 @@ def test_quotas_follow_the_weights():
     assert quotas(sizes, 10_000, weights) == {"a": 1000, "b": 1000, "c": 30, "d": 0}
 
 
-def test_proportions_are_those_of_the_whole_run():
-    stages = (
-        MixtureStageConfig((("web", 40.0), ("code", 40.0)), 0.5),
-        MixtureStageConfig((("web", 1.0), ("code", 3.0)), 1.0),
-    )
-    assert proportions(stages) == {"web": 0.375, "code": 0.625}
-    assert proportions(()) == {}
-
-
 # ---- pieces --------------------------------------------------------------------------------------
 
 
@@ -98,7 +90,7 @@ def test_pieces_keep_newlines_inside():
 
 
 def test_pieces_leave_out_what_the_trainer_cannot_take():
-    assert list(pieces("a\u2581b\u2585c")) == ["abc"]
+    assert list(pieces("a\u2581b\u2585c\x01")) == ["abc"] and list(pieces("\x01")) == []
 
 
 # ---- a build's sample ----------------------------------------------------------------------------
@@ -106,8 +98,11 @@ def test_pieces_leave_out_what_the_trainer_cannot_take():
 TYPES = {"page": "web", "novel": "book"}
 
 
-def corpus(root: Path, sources: dict[str, list[list[Document]]]) -> list[tuple[str, dict]]:
-    """Partitions of documents, with empty verdicts and relatives."""
+type Surviving = list[tuple[str, dict[str, tuple[Input, ...]]]]
+
+
+def corpus(root: Path, sources: dict[str, list[list[Document]]]) -> Surviving:
+    """Partitions of documents, without verdicts."""
     found = []
     for source, partitions in sources.items():
         for n, documents in enumerate(partitions):
@@ -118,7 +113,6 @@ def corpus(root: Path, sources: dict[str, list[list[Document]]]) -> list[tuple[s
             inputs = {
                 "documents": (Input(root / f"{name}.parquet", name, f"{len(documents)}"),),
                 "verdicts": (),
-                "relatives": (),
             }
             found.append((name, inputs))
     return found
@@ -132,13 +126,20 @@ def runner(root: Path, engine: Engine) -> Run:
     return lambda stage, partitions: run_stage(stage, partitions, root / stage.name, engine)
 
 
-def trained(root: Path, surviving, config: TokenizerConfig, **rest) -> Commit:
-    engine = local(rest.pop("workers", 1))
-    restored = rest.pop("restored", {name: () for name, _ in surviving})
-    heldout = rest.pop("heldout", HeldoutConfig(0.0))
+def trained(
+    root: Path,
+    surviving: Surviving,
+    config: TokenizerConfig,
+    workers: int = 1,
+    heldout: float = 0.0,
+    restored: Restored = (),
+    mixture: Sequence[MixtureStageConfig] = (),
+) -> Commit:
+    engine = local(workers)
+    text = TextConfig(HeldoutConfig(0.0, types=(("web", heldout),)), restored)
+    partitions = [Partition(name, text, inputs) for name, inputs in surviving]
     try:
-        run, mixture = runner(root, engine), rest.pop("mixture", ())
-        return make.train(run, surviving, TYPES, restored, heldout, mixture, config)
+        return make.train(runner(root, engine), partitions, TYPES, mixture, config)
     finally:
         engine.close()
 
@@ -173,7 +174,7 @@ def test_the_sample_is_a_share_of_what_survives(tmp_path):
     report = trained(tmp_path / "a", surviving, replace(SMALL, sample_bytes=left)).report
     assert report["sample_bytes"] == {"web": left}
     # a restored one is there again
-    restored = {surviving[0][0]: (gone[7].hex(),)}
+    restored = (gone[7].hex(),)
     trained(tmp_path / "b", surviving, replace(SMALL, sample_bytes=10**6), restored=restored)
     assert Counter(sampled(tmp_path / "b")) == Counter(
         p for d in (*documents[:40], documents[47]) for p in pieces(d.text)
@@ -181,22 +182,14 @@ def test_the_sample_is_a_share_of_what_survives(tmp_path):
 
 
 def test_no_held_out_text_is_in_the_sample(tmp_path):
-    heldout = HeldoutConfig(0.0, types=(("web", 0.3),))
+    heldout = HeldoutConfig(0.3)
     documents = {s: [document(s, n, text(n) + s) for n in range(60)] for s in TYPES}
     surviving = corpus(tmp_path, {s: [d] for s, d in documents.items()})
-    # the first document that is not held out has a held-out relative
-    first = next(d for d in documents["page"] if heldout.place(d.read_hash) >= 0.3 * 2**64)
-    other = next(d for d in documents["page"] if heldout.place(d.read_hash) < 0.3 * 2**64)
-    row = pa.table([[first.id], [other.read_hash], ["web"], [False]], RELATIVES)
-    pq.write_table(row, tmp_path / "relatives.parquet")
-    surviving[0][1]["relatives"] = (Input(tmp_path / "relatives.parquet", "r", ""),)
-    trained(tmp_path / "a", surviving, SMALL, heldout=heldout)
+    trained(tmp_path / "a", surviving, SMALL, heldout=0.3)
     kept = {t.strip() for t in sampled(tmp_path / "a")}
-    outside = [d for d in documents["page"] if d.text not in kept]
-    assert first in outside and other in outside
-    assert {d.id for d in outside} == {first.id} | {
-        d.id for d in documents["page"] if heldout.place(d.read_hash) < 0.3 * 2**64
-    }
+    outside = {d.id for d in documents["page"] if d.text not in kept}
+    assert outside == {d.id for d in documents["page"] if heldout.holds(d.read_hash, "web")}
+    assert 5 < len(outside) < 35
     assert all(d.text in kept for d in documents["novel"])
 
 
@@ -279,8 +272,8 @@ def test_a_vocabulary_that_cannot_be_is_refused(texts, vocab_size, message):
 
 
 def test_a_piece_that_the_trainer_skips_stops_the_build():
-    with pytest.raises(DataError, match=r"took 2 of 3 pieces of text: .*4192"):
-        train_model(TokenizerConfig(vocab_size=540), ["abc def " * 9, "x" * 5_000, "ghi jkl"])
+    with pytest.raises(DataError, match=r"took 2 of 3 pieces of text: .*16000"):
+        train_model(TokenizerConfig(vocab_size=540), ["abc def " * 9, "x" * 17_000, "ghi jkl"])
     with pytest.raises(DataError, match=r"took an unknown number of 9 pieces of text"):
         _check_loaded("", 9)
 
@@ -288,45 +281,18 @@ def test_a_piece_that_the_trainer_skips_stops_the_build():
 # ---- identifiers ---------------------------------------------------------------------------------
 
 
-def test_names_become_pieces_and_words_around_them_stay_as_they_are(tmp_path):
-    code = [f"user_id = user_id + len(user_id)\nmy_name = {i}\n" for i in range(50)]
-    texts = [*(t.replace("_", "-") for t in TEXTS), *code]
-    plain = open_tokenizer(train(tmp_path, texts, SMALL, "plain"))
-    config = replace(SMALL, vocab_size=407, identifiers=7)
-    named = open_tokenizer(train(tmp_path, texts, config, "named"))
-    assert named.vocab_size == 407
-    added = [p.decode() for p in named.piece_bytes()[400:]]
-    assert added == ["user_", "user_id", " user_id", "my", "my_", "my_n", "my_name"]
-    for name in ("user_id", " user_id", "my_name"):
-        assert len(plain.encode(name)) > 1 == len(named.encode(name))
-    for other in ("user", "the_id", "userid", *texts[:9]):
-        assert plain.encode(other) == named.encode(other)
-
-
-def test_too_few_names_are_refused():
-    with pytest.raises(DataError, match="identifiers=20: the names in the sample give 16 fewer"):
-        texts = [*(t.replace("_", "-") for t in TEXTS), "so_that"]
-        train_model(replace(SMALL, vocab_size=420, identifiers=20), texts)
-
-
-@pytest.mark.parametrize("change", [{"kind": "unigram"}, {"across_scripts": True}])
-def test_names_are_merges_of_bpe(change):
-    with pytest.raises(ValueError, match="identifiers=5 needs kind='bpe' and across_scripts=False"):
-        TokenizerConfig(identifiers=5, **change)
+def test_a_name_becomes_a_piece_and_nothing_joins_words_of_two_kinds(tmp_path):
+    code = [f"user_id = get_user_id(__init__)  # 中文，{i}。\n\t\t\tx\n" for i in range(99)]
+    config = replace(SMALL, vocab_size=440)
+    found = spelled(train(tmp_path, [*TEXTS, *code], config))
+    assert {" get_user_id", "__init__", "\n\t\t\t", " 中文"} <= found
+    word = re.compile(r" *(?:[\u4e00-\u9fff]*|[A-Za-z_]*|[^\w ]*|\d)| \u2047 ")  # or <unk>
+    assert all(word.fullmatch(piece) for piece in found)
 
 
 def test_unigram_counts_in_32_bits():
     with pytest.raises(ValueError, match="kind='unigram' takes at most 2147483647; ask for less"):
         TokenizerConfig(kind="unigram", sample_bytes=1 << 31)
-
-
-def test_across_scripts_joins_a_name(tmp_path):
-    code = [f"user_id = {i}\n" for i in range(99)]
-    apart, joined = (
-        open_tokenizer(train(tmp_path, [*TEXTS, *code], replace(SMALL, across_scripts=a), str(a)))
-        for a in (False, True)
-    )
-    assert len(apart.encode("user_id")) > 1 == len(joined.encode("user_id"))
 
 
 # ---- memory --------------------------------------------------------------------------------------

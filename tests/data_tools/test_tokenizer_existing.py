@@ -112,6 +112,18 @@ def test_pieces_that_it_does_not_have_are_refused(tmp_path):
             take(tmp_path, path, bos, pad)
 
 
+@pytest.mark.parametrize("role", ["bos", "pad"])
+@pytest.mark.parametrize("name", ["<nope>", 5, {"content": "    "}])
+def test_a_piece_that_it_names_and_does_not_have_is_not_replaced(tmp_path, role, name):
+    tokenizers.byte_level(tmp_path / "qwen")
+    own = {"bos": "<|endoftext|>", "pad": "<|im_start|>"}
+    settings(tmp_path / "qwen", **own | {role: name})
+    message = rf"tokenizer\.{role}='': .* name '.*', which is no control symbol of it; name one "
+    with pytest.raises(UserError, match=message):
+        take(tmp_path, "qwen")
+    assert take(tmp_path, "qwen", **{role: own[role]}).report["bos_id"] == 400
+
+
 def test_what_cannot_be_used_is_refused(tmp_path):
     tokenizers.word_piece(tmp_path / "bert")
     (tmp_path / "empty").mkdir()

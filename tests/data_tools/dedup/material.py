@@ -83,8 +83,7 @@ class Outcome:
     verdicts: Mapping[bytes, str]
     """Id -> detail."""
     rules: Mapping[bytes, str]
-    relatives: set[tuple[bytes, bytes, str, bool]]
-    """Rows of `RELATIVES`."""
+    representatives: set[bytes]
     clusters: list[dict]
     """Rows of all clusters.parquet, in the order of their clusters."""
     results: dict[str, StageResult]
@@ -109,17 +108,17 @@ def near_dedup(
         inputs.append((f"p-{i:05d}", here))
     results: dict[str, StageResult] = {}
     last = near.find(runner(root, engine or InProcess(), results), inputs, config, heldout)
-    verdicts, rules, relatives = {}, {}, set()
+    verdicts, rules, representatives = {}, {}, set()
     for name, _ in inputs:
         for file in last.about(name):
             table = pq.read_table(file.path, schema=VERDICTS)
             rules |= zip(table["id"].to_pylist(), table["rule"].to_pylist(), strict=True)
             verdicts |= zip(table["id"].to_pylist(), table["detail"].to_pylist(), strict=True)
-        for file in last.about(name, ".relatives"):
-            relatives |= {tuple(row.values()) for row in pq.read_table(file.path).to_pylist()}
+        for file in last.about(name, ".representatives"):
+            representatives |= set(pq.read_table(file.path)["id"].to_pylist())
     files = [i.path for c in last.commits for i in c.input("clusters.parquet")]
     clusters = [row for path in files for row in pq.read_table(path).to_pylist()]
-    return Outcome(verdicts, rules, relatives, clusters, results)
+    return Outcome(verdicts, rules, representatives, clusters, results)
 
 
 def naive_set(document: Document, size: int = 5, shortest: int = 20) -> set:

@@ -113,7 +113,7 @@ def test_a_range_for_every_few_keys_and_a_block_for_each_pair(documents, tmp_pat
 
 def assert_same(one: Outcome, other: Outcome) -> None:
     assert one.verdicts == other.verdicts
-    assert one.relatives == other.relatives
+    assert one.representatives == other.representatives
     assert one.clusters == other.clusters
     said, before = (near.summary(o.results, NearConfig()) for o in (one, other))
     assert said.pop("largest_ranges")["keys"] <= before.pop("largest_ranges")["keys"]
@@ -173,21 +173,9 @@ def test_clusters_say_the_same_as_the_verdicts(documents, outcome):
     assert [k for k, _ in itertools.groupby(order)] == list(dict.fromkeys(order))
 
 
-def test_relatives_are_similar_and_a_cluster_is_among_them(documents, outcome):
-    by_id, by_hash = {d.id: d for d in documents}, {}
-    for d in documents:
-        by_hash.setdefault(d.read_hash, []).append(d)
-    pairs = {id: outcome.kept_for(id) for id in outcome.verdicts}
-    gone = {(kept, by_id[id].read_hash, by_id[id].type, True) for id, kept in pairs.items()}
-    expected = gone | {
-        (id, by_id[kept].read_hash, by_id[kept].type, False) for id, kept in pairs.items()
-    }
-    assert expected <= outcome.relatives
-    assert {row for row in outcome.relatives if row[3]} == gone
-    for id, read_hash, *_ in outcome.relatives:
-        similarity = max(naive_jaccard(by_id[id], other) for other in by_hash[read_hash])
-        assert similarity >= NearConfig().same.threshold
-    assert len(outcome.relatives) > len(expected)
+def test_representatives_are_those_kept_for_others(outcome):
+    kept = {outcome.kept_for(id) for id in outcome.verdicts}
+    assert outcome.representatives == kept
 
 
 def test_distinct_short_texts_stay_and_equal_ones_do_not(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from data_tools.dedup.config import BandConfig, NearConfig, SameConfig
 from data_tools.document import Document, digest
-from data_tools.heldout import HELDOUT_DUPLICATE, HeldoutConfig, Text
+from data_tools.heldout import HELDOUT_DUPLICATE, HeldoutConfig
 from tests.data_tools.dedup.material import (
     WORDS,
     Outcome,
@@ -47,7 +47,7 @@ def corpus(seed: int) -> list[Document]:
 
 
 def holds(config: HeldoutConfig, document: Document) -> bool:
-    return config.holds([Text(document.read_hash, document.type)])
+    return config.holds(document.read_hash, document.type)
 
 
 def held(documents: list[Document]) -> set[bytes]:
@@ -130,7 +130,7 @@ def test_copies_in_a_type_with_another_share(tmp_path):
     text = next(
         t
         for t in (" ".join(english(i, 100)) for i in range(99))
-        if heldout.holds([Text(digest(t), "book")])
+        if heldout.holds(digest(t), "book")
     )
     documents = [document(text, 0, "web", quality=1.0), document(text, 1, "book", quality=0.1)]
     outcome = near_dedup(tmp_path, documents, NEAR, heldout=heldout)

@@ -38,7 +38,7 @@ def row(
     """A document as `tokenize` writes it."""
     d = Document.make(f"text {i}", source, TYPES[source], "f", i, {})
     values = {name: getattr(d, name) for name in SCHEMA.names[:7]} | {"quality": quality}
-    values |= {"faults": list(faults), "relatives": [], "cluster": None}
+    values |= {"faults": list(faults), "cluster": None}
     data = np.array(ids, id_dtype(vocab_size)).tobytes()
     return values | {"text_bytes": 2 * len(ids), "tokens": len(ids), "ids": data}
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pyarrow.parquet as pq
 import pytest
 
-from data_tools.heldout import HeldoutConfig, Text
+from data_tools.heldout import HeldoutConfig
 from data_tools.pack.config import BucketConfig, ExcludeConfig, PackConfig
 from data_tools.pack.shuffle import SHUFFLED, read_shuffled
 from jaxlm.data.documents import order_key
@@ -32,7 +32,7 @@ def test_shards_are_ranges_of_keys_and_held_out_is_what_the_text_says(tmp_path):
         *(f"s.train-{k:05d}-of-00003" for k in range(3)),
         "s.heldout-00000-of-00001",
     ]
-    held = {r["id"] for r in documents if HELD.holds([Text(r["read_hash"], r["type"])])}
+    held = {r["id"] for r in documents if HELD.holds(r["read_hash"], r["type"])}
     assert of_split(built, "heldout") == held
     assert of_split(built, "train") == {r["id"] for r in documents} - held
     keys = [[e["key"] for e in built.table(f"s.train-{k:05d}-of-00003")] for k in range(3)]
@@ -57,15 +57,12 @@ def test_no_documents_no_shards(tmp_path):
     assert list(built.shards) == ["t.train-00000-of-00001"]
 
 
-def test_a_document_is_held_out_for_those_that_it_stands_for(tmp_path):
-    plain = [r for r in rows(200) if not HELD.holds([Text(r["read_hash"], "web")])]
-    inside = next(r for r in rows(200) if HELD.holds([Text(r["read_hash"], "web")]))
-    plain[7]["relatives"] = [{"read_hash": inside["read_hash"], "type": "web"}]
-    plain[7]["cluster"] = plain[7]["id"]
-    built = build(tmp_path, {"s-00000": plain}, heldout=0.2)
-    (entry,) = built.table("s.heldout-00000-of-00001")
-    assert entry["id"] == entry["cluster"] == plain[7]["id"]
-    assert all(e["cluster"] is None for e in built.table("s.train-00000-of-00001"))
+def test_a_document_keeps_its_cluster(tmp_path):
+    documents = rows(30)
+    documents[7]["cluster"] = documents[7]["id"]
+    built = build(tmp_path, {"s-00000": documents})
+    clusters = {e["id"]: e["cluster"] for e in built.table("s.train-00000-of-00001")}
+    assert clusters == {d["id"]: d["cluster"] for d in documents}
 
 
 def test_another_order_holds_out_the_same_documents(tmp_path):
@@ -144,7 +141,7 @@ def test_excluded_documents_are_in_no_split_and_named_with_the_reason(tmp_path):
         assert count["tokens"] == sum(r["tokens"] for r in gone) == count["text_bytes"] // 2
     stay = everything.keys() - expected.keys()
     assert of_split(built, "train") | of_split(built, "heldout") == stay
-    held = {i for i in stay if HELD.holds([Text(everything[i]["read_hash"], "web")])}
+    held = {i for i in stay if HELD.holds(everything[i]["read_hash"], "web")}
     assert of_split(built, "heldout") == held
 
 

@@ -12,19 +12,26 @@ import pyarrow.parquet as pq
 import pytest
 from array_record.python.array_record_module import ArrayRecordReader
 
+from data_tools.corpus import source_weights
 from data_tools.document import Document, table_writer
+from data_tools.heldout import HeldoutConfig
+from data_tools.mixture import in_manifest
 from data_tools.pack.config import PackConfig
 from data_tools.pack.partition import CHUNKS
 from data_tools.pack.shards import write_shard
 from data_tools.pack.verify import verify
+from data_tools.recipe import Recipe
+from data_tools.source import SourceConfig
 from data_tools.stage import Commit, Input, Output, Partition
 from data_tools.tokenize import TOKENS, tokenize_partition
 from data_tools.tokenizer.config import TokenizerConfig
 from data_tools.tokenizer.train import train_model
 from jaxlm.data import manifest
 from jaxlm.data.documents import TABLE
-from jaxlm.data.manifest import Manifest, ManifestError, Mixture, Packing, Shard, sha256
+from jaxlm.data.manifest import Manifest, ManifestError, Packing, Shard, sha256
 from jaxlm.data.tokenizer import open_tokenizer
+from jaxlm.schema import to_dict
+from tests.data import tokenizers
 from tests.data_tools import small
 from tests.data_tools.pack.material import BOS, PAD, build_from
 
@@ -47,7 +54,7 @@ def tokenize(root: Path) -> Commit:
     inputs = {
         "documents": (Input(root / "documents", "s-00000", ""),),
         "verdicts": (),
-        "relatives": (),
+        "representatives": (),
         "tokenizer": (Input(root / "tokenizer.model", "tokenizer", tokenizer.hash()),),
     }
     out = root / "tokens"
@@ -61,6 +68,8 @@ def write_corpus(root: Path, method: Packing) -> Manifest:
     """A tokenizer, shards of the texts, and their manifest."""
     write_model(root / "tokenizer.model", 400)
     pack = PackConfig(method, 32, shard_bytes=8000)
+    source = SourceConfig("s", "web", "jsonl", "raw", ("*.jsonl",))
+    recipe = Recipe(sources=(source,), pack=pack, heldout=HeldoutConfig(0.1))
     built = build_from(root, [tokenize(root)], pack, heldout=0.1, vocab_size=400)
     tokenizer = open_tokenizer(root / "tokenizer.model")
     made = Manifest(
@@ -73,12 +82,13 @@ def write_corpus(root: Path, method: Packing) -> Manifest:
         dtype="uint16",
         chunk_tokens=32,
         packing=method,
-        mixture=Mixture((), 4, 0.01, {}),
+        mixture=in_manifest(recipe.mixture, source_weights(recipe)),
         shards=tuple(_shard(c) for c in built.shards.values()),
-        recipe={},
+        recipe=to_dict(recipe),
         counts={},
     )
     manifest.save(made, root / "manifest.json")
+    count(root)
     return made
 
 
@@ -197,10 +207,24 @@ def accept(root: Path) -> None:
     manifest.save(dataclasses.replace(made, shards=tuple(shards)), root / "manifest.json")
 
 
-def change_manifest(root: Path, shard: int, **fields: int) -> None:
+def edit_manifest(root: Path, edit: Callable[[dict], object]) -> None:
     data = json.loads((root / "manifest.json").read_text())
-    data["shards"][shard] |= fields
+    edit(data)
     (root / "manifest.json").write_text(json.dumps(data))
+
+
+def count(root: Path) -> None:
+    """Makes the counts those of the listed shards."""
+
+    def counted(data: dict) -> None:
+        data["counts"]["s"] = {}
+        for split in ("train", "heldout"):
+            here = [shard for shard in data["shards"] if shard["split"] == split]
+            keys = ("documents", "chunks", "tokens")
+            sums = {key: sum(shard[key] for shard in here) for key in keys}
+            data["counts"]["s"][split] = {"shards": len(here)} | sums
+
+    edit_manifest(root, counted)
 
 
 def test_swapped_tables_are_found(copy):
@@ -210,7 +234,7 @@ def test_swapped_tables_are_found(copy):
     two.write_bytes(data)
     assert "differs from its sha256" in damage(copy) or "the manifest says" in damage(copy)
     accept(copy)
-    assert f"{one}: is the table of another shard" in damage(copy)
+    assert f"{one}: is of the shard ['{two.parent.name}'], the manifest says" in damage(copy)
 
 
 def rewrite(path: Path, change: Callable[[np.ndarray], None]) -> None:
@@ -296,5 +320,66 @@ def test_a_wrong_table_is_found(copy, column, message):
     ],
 )
 def test_a_manifest_that_counts_wrong_is_found(copy, field, message):
-    change_manifest(copy, 0, **{field: 1})
+    edit_manifest(copy, lambda data: data["shards"][0].update({field: 1}))
+    count(copy)
     assert message in damage(copy)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("split", "train", "is of the split ['heldout'], the manifest says 'train'"),
+        ("type", "book", "is of the type ['web'], the manifest says 'book'"),
+        ("source", "s.q1", "the manifest says 's.q1', another bucket of its source"),
+    ],
+)
+def test_a_shard_under_another_name_is_found(copy, field, value, message):
+    def rename(data: dict) -> None:
+        del data["shards"][:-1]
+        data["shards"][0][field] = value
+
+    edit_manifest(copy, rename)
+    count(copy)
+    assert message in damage(copy)
+
+
+def swapped(data: dict) -> None:
+    for shard in data["shards"]:
+        shard["split"] = {"train": "heldout", "heldout": "train"}[shard["split"]]
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (swapped, "lists of source s (heldout) {'shards': 5"),
+        (lambda data: data["shards"].pop(0), "lists of source s (train) {'shards': "),
+        (lambda data: data["shards"].clear(), "lists of source s (train) {'shards': 0, 'documents'"),
+        (lambda data: data["shards"].append(data["shards"][0]), "lists shards of s (train) twice"),
+        (lambda data: data["shards"].reverse(), "lists shards of s (train) twice or out of order"),
+        (lambda data: data["counts"].clear(), "its counts say {}"),
+        (lambda data: data["mixture"].update(source_weights={"s": 2.0}), "packing or mixture are"),
+        (lambda data: data["mixture"].update(tolerance=0.5), "packing or mixture are not those"),
+        (lambda data: data["recipe"]["sources"].clear(), "its recipe is damaged: config.sources=()"),
+        (lambda data: data["recipe"]["pack"].update(salt="x"), "keys are not those of config.pack"),
+    ],
+)
+def test_a_manifest_that_lists_other_things_is_found(copy, edit, message):
+    edit_manifest(copy, edit)
+    assert message in damage(copy)
+
+
+def test_other_pieces_for_bos_and_pad_are_found(copy):
+    path = tokenizers.byte_level(copy / "tokenizer")
+    settings = path.with_name("tokenizer_config.json")
+    pieces = {"bos_token": "<|endoftext|>", "pad_token": "<|im_start|>"}
+    settings.write_text(json.dumps(pieces))
+    tokenizer = open_tokenizer(path.parent)
+    ids = {"bos_id": tokenizer.bos_id, "pad_id": tokenizer.pad_id}
+    own = {"tokenizer": "tokenizer", "tokenizer_hash": tokenizer.hash()} | ids
+    edit_manifest(copy, lambda data: data.update(own | {"vocab_size": tokenizer.vocab_size}))
+    told = "BOS {bos_id} and PAD {pad_id}, the shards were made with"
+    assert told.format(**ids) not in damage(copy)
+    settings.write_text(json.dumps({"bos_token": "<|im_start|>", "pad_token": "<|endoftext|>"}))
+    assert told.format(bos_id=ids["pad_id"], pad_id=ids["bos_id"]) in damage(copy)
+    settings.unlink()
+    assert "BOS -1 and PAD -1, the shards were made with" in damage(copy)

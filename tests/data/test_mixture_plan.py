@@ -2,13 +2,14 @@
 
 import random
 import time
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
+from jaxlm.data.mixture_plan import Mixture, Plan, Stage, Supply
 from jaxlm.data.order import Order, OrderError, Source
-from jaxlm.data.plan import Mixture, Plan, Stage, Supply
 
 SUPPLIES = (
     Supply("web.q0", "web", 900_000, 900_000 * 240.0, 0.5),
@@ -25,7 +26,7 @@ STAGES = (Stage(Fraction(9, 10), FIRST), Stage(None, LATE))
 
 
 def mixture(supplies=SUPPLIES, stages=STAGES, max_epochs=4.0, block_rows=100) -> Mixture:
-    return Mixture(tuple(supplies), tuple(stages), max_epochs, 256, 0, block_rows)
+    return Mixture(tuple(supplies), tuple(stages), max_epochs, 256, 0, block_rows, 0.01)
 
 
 def shards(rows: int) -> tuple[int, ...]:
@@ -114,7 +115,7 @@ def any_mixture(rng: random.Random, least: float = 0.0) -> Mixture:
         weights[rng.choice(types)] = 1.0
         until = Fraction(k + 1, count) if k < count - 1 else None
         stages.append(Stage(until, weights))
-    return Mixture(tuple(supplies), tuple(stages), rng.choice((1, 1.5, 4, 10)), 256, 0, 10)
+    return Mixture(tuple(supplies), tuple(stages), rng.choice((1, 1.5, 4, 10)), 256, 0, 10, 0.01)
 
 
 @pytest.fixture(scope="module")
@@ -223,9 +224,7 @@ def test_the_plan_does_not_depend_on_how_sources_and_types_are_listed(any_plans)
         for stage in m.stages:
             turned = rng.sample(list(stage.weights), len(stage.weights))
             stages.append(Stage(stage.until, {t: stage.weights[t] for t in turned}))
-        again = Mixture(
-            tuple(supplies), tuple(stages), m.max_epochs, m.seq_len, m.seed, m.block_rows
-        ).plan(plan.end)
+        again = replace(m, supplies=tuple(supplies), stages=tuple(stages)).plan(plan.end)
         assert again.order_stages == plan.order_stages
         assert again.types == plan.types and again.sources == plan.sources
 

@@ -20,6 +20,7 @@ import numpy as np
 from jaxlm.data import order
 from jaxlm.data.order import Order, OrderError
 from jaxlm.data.shares import (
+    MOST_WEIGHT,
     ROUNDING,
     Length,
     Member,
@@ -68,7 +69,7 @@ class TypePart(NamedTuple):
     planned: float
     """Share within the limits."""
     real: float
-    """Share that the order draws: as planned, but for a few rows of an unfinished block."""
+    """Share that the order draws: as planned, but for rounding and an unfinished block."""
     tokens: float
     """Drawn."""
     epochs: float
@@ -119,11 +120,17 @@ class Plan:
     """Those that the run reaches."""
 
     @property
+    def parts(self) -> tuple[StagePart, ...]:
+        """The run as if it were one stage, and its stages."""
+        asked = {t.name: t.asked for t in self.types}
+        planned = {t.name: t.planned for t in self.types}
+        real = {t.name: t.real for t in self.types}
+        return (StagePart(0, self.end, asked, planned, real), *self.stages)
+
+    @property
     def off(self) -> float:
         """The greatest difference of a planned share from the one asked for: run and stages."""
-        of_run = [abs(t.planned - t.asked) for t in self.types]
-        of_stages = [abs(s.planned[t] - s.asked[t]) for s in self.stages for t in s.asked]
-        return max(of_run + of_stages)
+        return max(abs(p.planned[t] - p.asked[t]) for p in self.parts for t in p.asked)
 
 
 class _Demand(NamedTuple):
@@ -153,12 +160,15 @@ class Mixture:
     seed: int
     block_rows: int
     """As the order's."""
+    tolerance: float
+    """How far the planned share of a type may be from the one asked for."""
 
     def __post_init__(self) -> None:
         if not self.supplies:
             raise OrderError("the corpus has no text to train on; build it with more")
-        for k, stage in enumerate(self.stages or self._natural()):
+        for k, stage in enumerate(self.stages):
             self._check_weights(k, stage.weights)
+        for k, stage in enumerate(self.stages or self._natural()):
             self._check_supply(k, stage.weights)
 
     def plan(self, end: int) -> Plan:
@@ -168,14 +178,18 @@ class Mixture:
         types would fill it within the limits.
         """
         if end < 1:
-            raise OrderError(f"a run of {end} rows of {self.seq_len} tokens draws nothing")
+            raise OrderError(
+                f"a run of {end} rows of {self.seq_len} tokens draws nothing; make it longer"
+            )
         demands = self._demands(end)
-        for k, demand in enumerate(demands):
-            if demand.asked_rows and not demand.rows:
+        stages = self.stages or self._natural()
+        for k, (stage, demand) in enumerate(zip(stages, demands, strict=True)):
+            if not demand.rows and (demand.asked_rows or isinstance(stage.until, Fraction)):
                 raise OrderError(
                     f"stage {k} of the mixture has {demand.asked_rows} of {end} rows and is lost: "
                     f"stages begin with whole blocks, block_rows={self.block_rows}; lower "
-                    "block_rows, or give the stage more of the run"
+                    "block_rows, give the stage more of the run, or make the run longer (recipe: "
+                    "config.mixture.stages; run: config.data.mixture, config.train.end)"
                 )
         try:
             return self._plan(demands)
@@ -185,13 +199,13 @@ class Mixture:
                 f"the corpus is too small for {self.length(end)}: stage {unfilled.stage} of the "
                 f"mixture takes {', '.join(unfilled.pools)} alone, which is {self.length(rows)}, "
                 f"each to be used max_epochs={self.max_epochs:g} times at most; "
-                f"{self.shorter(end, 1.0)}, add text, or raise max_epochs{WHERE}"
+                f"{self.shorter(end)}, add text, or raise max_epochs{WHERE}"
             ) from None
 
-    def longest(self, below: int | None = None, tolerance: float = 0.01) -> int:
+    def longest(self, below: int | None = None) -> int:
         """Rows of the longest run, shorter than `below`, that gives each type its share; or 0.
 
-        No type is short in it, and rounding takes no share further off than `tolerance`.
+        No type is short in it, and rounding takes no share further off than the tolerance.
         """
         most = sum(math.ceil(self.max_epochs * s.rows) for s in self.supplies) + 1
         low, high = 0, most if below is None else min(most, below)
@@ -204,7 +218,7 @@ class Mixture:
         blocks = [whole - n * self.block_rows for n in range(20)]
         for rows in (low, int(low * 0.999), *blocks, int(low * 0.9), int(low * 0.7)):
             try:
-                if rows > 0 and self._plan(self._demands(rows)).off <= tolerance:
+                if rows > 0 and self._plan(self._demands(rows)).off <= self.tolerance + ROUNDING:
                     return rows
             except (Unfilled, OrderError):
                 continue
@@ -214,9 +228,9 @@ class Mixture:
         """So many rows, for people."""
         return f"{rows:,} rows ({count(rows * self.seq_len)} tokens)"
 
-    def shorter(self, end: int, tolerance: float) -> str:
+    def shorter(self, end: int) -> str:
         """The advice to make a run of `end` rows shorter, if that helps."""
-        rows = self.longest(end, tolerance)
+        rows = self.longest(end)
         return f"train on {self.length(rows)} at most" if rows else "no shorter run helps"
 
     # ---- what is asked for -----------------------------------------------------------------------
@@ -233,10 +247,11 @@ class Mixture:
                 f"stage {k} of the mixture {' and '.join(found)}; the types of the corpus are "
                 f"{', '.join(types)}: give each a weight, 0 to leave it out"
             )
-        bad = [f"{name}={w}" for name, w in weights.items() if not 0 <= w < math.inf]
+        bad = [f"{name}={w}" for name, w in weights.items() if not 0 <= w <= MOST_WEIGHT]
         if bad or not any(weights.values()):
             raise OrderError(
-                f"stage {k} of the mixture: weights {bad or 'all 0'}: must be at least 0, one above"
+                f"stage {k} of the mixture: weights {bad or 'all 0'}: must be from 0 to "
+                f"{MOST_WEIGHT:g}, one above 0"
             )
 
     def _check_supply(self, k: int, weights: Mapping[str, float]) -> None:
@@ -254,6 +269,11 @@ class Mixture:
                     f"stage {k} of the mixture takes type {type!r}, whose sources all have the "
                     "weight 0 in the recipe; give one another, or give the type the weight 0"
                 )
+        if not any(weights.values()):
+            raise OrderError(
+                "the sources all have the weight 0 in the recipe: there is nothing to draw; give "
+                "one another"
+            )
 
     def _natural(self) -> tuple[Stage]:
         """Each source by its tokens times its weight."""
@@ -282,6 +302,7 @@ class Mixture:
         end = sum(d.rows for d in demands)
         rows = {s.source: order.Source((s.rows,), 1) for s in self.supplies}
         most, lower = self._limits(), dict.fromkeys(rows, 0)
+        whole = self._pools(most)
         while True:
             pools = self._pools({name: max(n - lower[name], 0) for name, n in most.items()})
             solution = solve(pools, [Length(d.rows, d.shares) for d in demands])
@@ -290,7 +311,7 @@ class Mixture:
             drawn = dict(zip(made.names, made.draws(end).tolist(), strict=True))
             over = {name: n - most[name] for name, n in drawn.items() if n > most[name]}
             if not over:
-                return _Made(self, demands, pools, solution, made, stages).plan()
+                return _Made(self, demands, pools, whole, solution, made, stages).plan()
             # By how blocks are rounded, and the last one is cut off; so they are planned for fewer.
             lower |= {name: lower[name] + n for name, n in over.items()}
 
@@ -339,6 +360,8 @@ class _Made(NamedTuple):
     mixture: Mixture
     demands: Sequence[_Demand]
     pools: Mapping[str, Pool]
+    whole: Mapping[str, Pool]
+    """The pools before room was made for rounding."""
     solution: Solution
     made: Order
     order_stages: tuple[order.Stage, ...]
@@ -375,11 +398,11 @@ class _Made(NamedTuple):
         needed = self._needed()
         asked = normal(needed)
         found = []
-        for (type, pool), drawn in zip(self.pools.items(), tokens_T.tolist(), strict=True):
+        for type, drawn in zip(self.pools, tokens_T.tolist(), strict=True):
             size = math.fsum(s.tokens for s in self.mixture.supplies if s.type == type)
             epochs = drawn / size if size else 0.0
             shares = asked[type], planned[type], real[type]
-            found.append(TypePart(type, *shares, drawn, epochs, needed[type], pool.capacity))
+            found.append(TypePart(type, *shares, drawn, epochs, needed[type], self.whole[type].capacity))
         return tuple(found)
 
     def _sources(
@@ -401,15 +424,18 @@ class _Made(NamedTuple):
         )
 
     def _needed(self) -> dict[str, float]:
-        """Type -> tokens that the run asks for, if its rows hold as many as they are planned to."""
-        planned = self.solution.tokens
-        rates = {type: n / self.pools[type].rows(n) for type, n in planned.items() if n}
+        """Type -> tokens that the run asks for, if rows of it hold as many as they are planned to."""
+        rates = dict[str, float]()
+        for type, planned in self.solution.tokens.items():
+            # None is planned of what is not asked for, and of what rounding takes whole.
+            pool = self.pools[type] if planned else self.whole[type]
+            if given := planned or pool.capacity:
+                rates[type] = given / pool.rows(given)
         found = dict.fromkeys(self.pools, 0.0)
-        for demand, shares in zip(self.demands, self.solution.shares, strict=True):
-            if demand.rows:
-                rows = math.fsum(share / rates[type] for type, share in shares.items() if share)
-                for type, share in demand.shares.items():
-                    found[type] += share * demand.asked_rows / rows
+        for demand in self.demands:
+            rows = math.fsum(share / rates[type] for type, share in demand.shares.items() if share)
+            for type, share in demand.shares.items():
+                found[type] += share * demand.asked_rows / rows
         return found
 
 
