@@ -28,7 +28,7 @@ from data_tools.document import DOCUMENTS, DataError
 from data_tools.dropped import DROPPED
 from data_tools.drops import TABLE as DROPPED_TABLE
 from data_tools.engines import Engine
-from data_tools.inventory import available, check_kept, check_names, check_packed, check_read
+from data_tools.inventory import available, check_kept, check_names, check_read, check_trained
 from data_tools.pack.partition import PACK
 from data_tools.pack.plan import plan_shards
 from data_tools.privacy.partition import PRIVACY
@@ -169,10 +169,12 @@ class Build:
         # A manifest must not outlive its shards: it goes first and comes back last.
         if not is_done(PACK, partitions, root):
             remove_corpus(self._workdir)
+        trained = {p.config.origin for p in partitions if p.config.split == "train"}
+        for source, excluded in summarize(recipe, self.results).items():
+            if source not in trained:
+                check_trained(source, excluded)
         packed = self._run(PACK, partitions, root)
         counts = summarize(recipe, self.results)
-        for source, counted in counts.items():
-            check_packed(source, counted)
         self._plan = write_corpus(self._workdir, recipe, tokenizer, packed, counts)
 
     def report(self) -> None:

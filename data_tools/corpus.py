@@ -39,8 +39,8 @@ MANIFEST = "manifest.json"
 def make_room(workdir: Path, config: TokenizerConfig) -> None:
     """Removes the tokenizer that a killed build left without a manifest.
 
-    `DataError` for one that no build wrote, which would be replaced; `ConfigError` where it is the
-    one that `config` names.
+    `DataError` for one that no build wrote, which would be replaced; `ConfigError` where `config`
+    names one in that place.
     """
     given = (workdir / config.path).resolve()
     for name in OWN:
@@ -48,14 +48,14 @@ def make_room(workdir: Path, config: TokenizerConfig) -> None:
         if config.path and given.is_relative_to(path.resolve()):
             raise ConfigError(
                 f"config.tokenizer.path={config.path!r}: {path} is where a build writes its "
-                "tokenizer; move it elsewhere, for example to own_tokenizer, and name that"
+                "tokenizer; move yours elsewhere, and name that"
             )
         if not path.exists(follow_symlinks=False) or _is_named(path):
             continue
         if not _is_copy(path, workdir / "stages/tokenizer/model"):
             raise DataError(
-                f"{path}: a build writes its tokenizer there, and no build wrote this one (no "
-                f"{MANIFEST} beside it names it); move it elsewhere"
+                f"{path}: a build writes its tokenizer there, and no build that the work directory "
+                "knows of wrote this one; move it elsewhere"
             )
         _remove(path)
 
@@ -78,9 +78,9 @@ def _is_named(path: Path) -> bool:
 
 
 def _is_copy(path: Path, model: Path) -> bool:
-    """Whether a tokenizer has nothing that the stage's output has not."""
+    """Whether a tokenizer has nothing that the stage's output has not; a link is no copy."""
     files = [path] if path.is_file() else [f for f in path.rglob("*") if not f.is_dir()]
-    return all(
+    return not path.is_symlink() and all(
         (model / f.name).is_file() and filecmp.cmp(f, model / f.name, shallow=False) for f in files
     )
 

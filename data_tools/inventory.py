@@ -131,13 +131,14 @@ def check_kept(source: str, counts: Mapping[str, Any]) -> None:
         )
 
 
-def check_packed(source: str, counts: Mapping[str, Any]) -> None:
-    """`DataError` when exclusions leave no document of a source in train."""
-    if counts["excluded"] and not counts["train"]["documents"]:
-        reasons = (f"{why} ({lost['documents']})" for why, lost in counts["excluded"].items())
+def check_trained(source: str, counts: Mapping[str, Any]) -> None:
+    """`DataError` when exclusions are why nothing of a source is in train; `counts` as above."""
+    if counts["excluded"]:
+        lost = {why: lost["documents"] for why, lost in counts["excluded"].items()}
+        lost["held out"] = counts["kept"] - sum(lost.values())
+        reasons = ", ".join(f"{why} ({n})" for why, n in lost.items())
         raise DataError(
             f"source {source}: config.pack.exclude leaves none of {counts['kept']} documents in "
-            f"train: {', '.join(reasons)}, held out ({counts['heldout']['documents']}); loosen the "
-            "exclusion, or take the source out of the recipe (each document is in "
-            "stages/shuffle/*/excluded.parquet)"
+            f"train: {reasons}; loosen the exclusion, or take the source out of the recipe (each "
+            "document is in stages/shuffle/*/excluded.parquet)"
         )

@@ -1,5 +1,6 @@
 """What a recipe says about proportions: shares of tokens by type, stages, budget, repetition."""
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,9 @@ GENERAL_CHINESE = (
 )
 """Proportions for a general Chinese model, in tokens."""
 
+LEAST_STAGE = 1e-4
+"""Share of the run: runs deal rows in blocks, and less would be lost in many."""
+
 
 @dataclass(frozen=True)
 class MixtureStageConfig:
@@ -28,8 +32,8 @@ class MixtureStageConfig:
     """Where the stage ends, as a share of the run; the last stage ends at 1."""
 
     def __post_init__(self) -> None:
-        if not all(weight >= 0 for _, weight in self.weights):
-            raise ValueError(f"weights={self.weights}: each must be at least 0")
+        for name, weight in self.weights:
+            thresholds.weight(f"weights: {name!r}", weight)
         if not any(weight for _, weight in self.weights):
             raise ValueError(f"weights={self.weights}: one must be above 0")
 
@@ -47,8 +51,9 @@ class MixtureConfig:
     """How often a source is used at most (Muennighoff et al. 2023: up to 4 times is nearly as good
     as new text); the other sources of its type give the rest, and then the other types."""
     tolerance: float = 0.01
-    """How far the real share of a type may be from the one asked for; a build or run that would be
-    further off is refused."""
+    """How far the planned share of a type may be from the one asked for, over the run and in each
+    stage; a build or run that is planned further off is refused. What a run really draws may be
+    further off where it ends within a block of rows: it says so, and goes on."""
 
     def __post_init__(self) -> None:
         thresholds.at_least(self, 0, "tokens")
@@ -57,6 +62,11 @@ class MixtureConfig:
         ends = [stage.until for stage in self.stages]
         if ends and (ends != sorted({end for end in ends if end > 0}) or ends[-1] != 1):
             raise ValueError(f"stages end until={ends}: shares of the run, increasing up to 1")
+        lengths = [end - start for start, end in itertools.pairwise([0.0, *ends])]
+        if any(round(length, 9) < LEAST_STAGE for length in lengths):
+            raise ValueError(
+                f"stages end until={ends}: each takes at least {LEAST_STAGE} of the run"
+            )
 
 
 def proportions(stages: Sequence[MixtureStageConfig]) -> dict[str, float]:

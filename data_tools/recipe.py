@@ -42,7 +42,7 @@ class RuleConfig:
     it, which is the share of the weights of its type that a document has earned."""
 
     def __post_init__(self) -> None:
-        thresholds.at_least(self, 0, "weight")
+        thresholds.weight("weight", self.weight)
 
     def build(self, path: str) -> Rule:
         """The rule with its thresholds. `ConfigError` names `path` and what is allowed."""

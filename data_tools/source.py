@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from data_tools import thresholds
+
 
 @dataclass(frozen=True)
 class SourceConfig:
@@ -31,8 +33,7 @@ class SourceConfig:
     """A longer record, as it is before text is taken out of it, is bad and not held in memory."""
 
     def __post_init__(self) -> None:
-        if self.weight < 0:
-            raise ValueError(f"weight={self.weight} must be at least 0")
+        thresholds.weight("weight", self.weight)
         if self.max_record_bytes < 1:
             raise ValueError(f"max_record_bytes={self.max_record_bytes} must be at least 1")
 

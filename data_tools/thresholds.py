@@ -1,5 +1,7 @@
 """Checks of a config's fields: `ValueError` names the field, the value and what is allowed."""
 
+from jaxlm.data.shares import MOST_WEIGHT
+
 
 def shares(config: object, *names: str) -> None:
     """Each of these fields is between 0 and 1."""
@@ -13,6 +15,12 @@ def at_least(config: object, least: float, *names: str) -> None:
     for name in names:
         if getattr(config, name) < least:
             raise ValueError(f"{name}={getattr(config, name)} must be at least {least}")
+
+
+def weight(name: str, value: float) -> None:
+    """This field is a weight that can be reckoned with."""
+    if not 0 <= value <= MOST_WEIGHT:
+        raise ValueError(f"{name}={value} must be from 0 to {MOST_WEIGHT:,.0f}")
 
 
 def ordered(config: object, low: str, high: str) -> None:

@@ -99,6 +99,14 @@ class Stage:
     """Where the stage ends, for example "90 %" or "900 steps", rounded up to whole blocks of
     `block_rows`; None, for the last stage, is the end of training."""
 
+    def __post_init__(self) -> None:
+        names = [name for name, _ in self.weights]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(
+                    f"weights={self.weights}: {name!r} has {names.count(name)}; give it one"
+                )
+
 
 @dataclass(frozen=True)
 class DataConfig:
@@ -123,8 +131,9 @@ class DataConfig:
     """A source is gone through no more often than this, at least 1; the other sources of its type
     give the rest, and then the other types. None is the corpus's own limit."""
     mixture_tolerance: float | None = recorded(None)
-    """A run whose share of a type would be further off than this, from 0 to 1, is refused. None is
-    the corpus's own tolerance."""
+    """A run whose planned share of a type is further off than this, from 0 to 1, is refused. What
+    it really draws may be further off where it ends within a block: that is told, not refused. None
+    is the corpus's own tolerance."""
 
     def __post_init__(self) -> None:
         for name in ("seq_len", "block_rows", "shuffle_window"):

@@ -108,7 +108,7 @@ def begin(run: Run, say: Callable[[str], None]) -> Beginning:
     if run.corpus.plan is not None:
         for line in mixture.lines(run.corpus.plan):
             say(line)
-    beginning, changed = _new_or_resumed(run, say)
+    beginning, changed = _new_or_resumed(run)
     cfg, position = run.cfg, beginning.position
     if position > cfg.end:
         raise ConfigError(
@@ -134,10 +134,14 @@ def begin(run: Run, say: Callable[[str], None]) -> Beginning:
             time=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         )
         workdir.append_start(run.workdir, start)
+    for name, old, new in changed:
+        say(f"config.{name} has changed from {old!r} to {new!r}; written to history.jsonl")
+    if run.checkpoints.latest() is not None:
+        say(f"resuming at step {beginning.step}, row {position:,}")
     return beginning
 
 
-def _new_or_resumed(run: Run, say: Callable[[str], None]) -> tuple[Beginning, list[list[Any]]]:
+def _new_or_resumed(run: Run) -> tuple[Beginning, list[list[Any]]]:
     model, optimizer = run.step.model, run.step.optimizer
     step = run.checkpoints.latest()
     if step is None:
@@ -149,9 +153,6 @@ def _new_or_resumed(run: Run, say: Callable[[str], None]) -> tuple[Beginning, li
     restored = run.checkpoints.restore(step, state.abstract(model, optimizer, run.where))
     position = state.join_position(restored.position)
     skips.check_past(Skips(notes["skips"]), run.skips, position)
-    for name, old, new in changed:
-        say(f"config.{name} has changed from {old!r} to {new!r}; written to history.jsonl")
-    say(f"resuming at step {step}, row {position:,}")
     return Beginning(restored, step, position), changed
 
 

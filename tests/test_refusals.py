@@ -69,7 +69,8 @@ class Attempt:
     def __call__(self, *overrides: str) -> tuple[int, str]:
         """Exit code and standard error."""
         code = cli.main(self.command(*overrides)[3:])
-        return code, self._capsys.readouterr().err
+        self.said, message = self._capsys.readouterr()
+        return code, message
 
     def as_process(self, *overrides: str) -> tuple[int, str]:
         """Exit code and output of the same on one device: for what has to compile."""
@@ -87,6 +88,7 @@ class Attempt:
         assert code == 2, message
         assert _compiled == []
         assert files(self.workdir) == before
+        assert "written to" not in self.said and "resuming" not in self.said
         assert message.startswith("jaxlm train: ")
         assert "Traceback" not in message
         return message
@@ -131,6 +133,10 @@ def files(workdir: Path) -> dict[str, bytes]:
             "seq_len=48 is not a multiple of the corpus's chunk_tokens=32; use 32 or 64",
         ),
         ("train.end=900 steps", "max_epochs"),
+        (
+            "data.mixture=[{'weights': [('en', 1), ('zh', 2), ('en', 3)]}]",
+            "config.data.mixture[0]: weights=(('en', 1.0), ('zh', 2.0), ('en', 3.0)): 'en' has 2;",
+        ),
         ("train.batch_size=12", "config.train.batch_size=12 cannot be split over data x fsdp = 8"),
         ("train.rows_per_device=3", "each device has 1 rows of the batch of 8; use a divisor of 1"),
         ("mesh.tensor=3", "does not make 8 devices; change one, or set one to -1"),

@@ -2,9 +2,11 @@
 
 import random
 import re
+import shutil
 import subprocess
 import sys
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +23,7 @@ from jaxlm.data.skips import Skips
 from jaxlm.errors import UserError
 from jaxlm.schema import to_dict
 from jaxlm.trace import Trace, TracedRow
-from jaxlm.trace_lines import CONTROLS
+from jaxlm.trace_lines import CONTROLS, _origin
 from jaxlm.workdir import Start
 from tests import documented
 from tests.data import read_batches
@@ -195,8 +197,10 @@ def test_a_position_that_is_skipped(case, capsys):
     assert lines[1].startswith("position 17, ")
 
 
-def test_a_terminal_is_not_commanded():
+def test_a_terminal_is_not_commanded(case):
     assert "\x1b[2J\x9b2J\t中\n".translate(CONTROLS) == "\u241b[2J\ufffd2J\t中\n"
+    entry = case.trace.document(next(iter(case.documents)))[0]
+    assert "  a\u240ab of " in _origin(replace(entry, path="a\nb"))
 
 
 def test_a_document_as_it_is_printed(case, capsys):
@@ -215,6 +219,30 @@ def test_a_document_as_it_is_printed(case, capsys):
     assert lines.index("to come:") == at + 1 + len(past)
     text = "\n".join(line[4:] for line in lines if line.startswith("    "))
     assert text == case.trace.text(case.trace.document(id))
+
+
+def test_an_id_in_capitals(case, capsys):
+    id = next(iter(case.documents))
+    assert jaxlm(case, capsys, f"--document={id.upper()}") == jaxlm(
+        case, capsys, f"--document={id}"
+    )
+
+
+def test_swapped_or_missing_tables_name_no_documents(case, tmp_path, capsys):
+    manifest = Path(case.cfg.data.manifest)
+    moved = f"--config.data.manifest={tmp_path / 'corpus' / manifest.name}"
+    shutil.copytree(manifest.parent, tmp_path / "corpus")
+    one, other, *others = (tmp_path / "corpus/shards").glob(f"*.train-*/{TABLE}")
+    away = one.with_name("away")
+    one.rename(away)
+    other.rename(one)
+    away.rename(other)
+    message = refused(case, capsys, "--step=12", moved)
+    assert re.search(r"documents\.parquet: (\d+ bytes, the manifest|is the table of)", message)
+    for table in (one, other, *others):
+        table.unlink()
+    for what in ("--step=12", f"--document={next(iter(case.documents))}"):
+        assert f"{TABLE}: is missing; restore it" in refused(case, capsys, what, moved)
 
 
 def test_a_document_that_is_held_out(case, capsys):

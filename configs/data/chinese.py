@@ -28,7 +28,7 @@ def get_config() -> ConfigDict:
     """See `data_tools.recipe.Recipe` for the fields."""
     config = schema(Recipe)
     config.sources = (
-        _source("web", "warc", "**/*.warc.gz", "**/*.wet.gz"),
+        _source("web", "warc", "**/*.warc*.gz"),  # WET too: x.warc.wet.gz
         _source("book", "txt", "**/*.txt"),
         _source("encyclopedia", "mediawiki", "*.xml.bz2"),
         _source("code", "source_tree", "**/*"),

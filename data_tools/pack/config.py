@@ -40,11 +40,13 @@ class BucketConfig:
     def __post_init__(self) -> None:
         if list(self.edges) != sorted({e for e in self.edges if 0 < e <= 1}) or not self.edges:
             raise ValueError(f"edges={self.edges} must increase, each above 0 and at most 1")
-        if len(self.weights) != len(self.edges) + 1 or min(self.weights) < 0:
+        if len(self.weights) != len(self.edges) + 1:
             raise ValueError(
                 f"weights={self.weights}: {len(self.edges)} edges make {len(self.edges) + 1} "
-                "buckets; give each a weight of at least 0, the lowest bucket first"
+                "buckets; give each a weight, the lowest bucket first"
             )
+        for i, weight in enumerate(self.weights):
+            thresholds.weight(f"weights[{i}]", weight)
 
 
 @dataclass(frozen=True)

@@ -185,11 +185,12 @@ class Mixture:
         stages = self.stages or self._natural()
         for k, (stage, demand) in enumerate(zip(stages, demands, strict=True)):
             if not demand.rows and (demand.asked_rows or isinstance(stage.until, Fraction)):
+                lower = "lower block_rows, " if self.block_rows > 1 else ""
                 raise OrderError(
                     f"stage {k} of the mixture has {demand.asked_rows} of {end} rows and is lost: "
-                    f"stages begin with whole blocks, block_rows={self.block_rows}; lower "
-                    "block_rows, give the stage more of the run, or make the run longer (recipe: "
-                    "config.mixture.stages; run: config.data.mixture, config.train.end)"
+                    f"stages begin with whole blocks, block_rows={self.block_rows}; {lower}give "
+                    "the stage more of the run, or make the run longer (recipe: config.mixture; "
+                    "run: config.data.mixture, .block_rows, config.train.end)"
                 )
         try:
             return self._plan(demands)
@@ -251,7 +252,7 @@ class Mixture:
         if bad or not any(weights.values()):
             raise OrderError(
                 f"stage {k} of the mixture: weights {bad or 'all 0'}: must be from 0 to "
-                f"{MOST_WEIGHT:g}, one above 0"
+                f"{MOST_WEIGHT:,.0f}, one above 0"
             )
 
     def _check_supply(self, k: int, weights: Mapping[str, float]) -> None:
@@ -277,7 +278,7 @@ class Mixture:
 
     def _natural(self) -> tuple[Stage]:
         """Each source by its tokens times its weight."""
-        types = {s.type for s in self.supplies}
+        types = sorted({s.type for s in self.supplies})
         sizes = {t: [s.tokens * s.weight for s in self.supplies if s.type == t] for t in types}
         return (Stage(None, {t: math.fsum(size) for t, size in sizes.items()}),)
 
@@ -401,8 +402,8 @@ class _Made(NamedTuple):
         for type, drawn in zip(self.pools, tokens_T.tolist(), strict=True):
             size = math.fsum(s.tokens for s in self.mixture.supplies if s.type == type)
             epochs = drawn / size if size else 0.0
-            shares = asked[type], planned[type], real[type]
-            found.append(TypePart(type, *shares, drawn, epochs, needed[type], self.whole[type].capacity))
+            shares, capacity = (asked[type], planned[type], real[type]), self.whole[type].capacity
+            found.append(TypePart(type, *shares, drawn, epochs, needed[type], capacity))
         return tuple(found)
 
     def _sources(
@@ -424,7 +425,7 @@ class _Made(NamedTuple):
         )
 
     def _needed(self) -> dict[str, float]:
-        """Type -> tokens that the run asks for, if rows of it hold as many as they are planned to."""
+        """Type -> tokens that the run asks for, if its rows hold as many as they are planned to."""
         rates = dict[str, float]()
         for type, planned in self.solution.tokens.items():
             # None is planned of what is not asked for, and of what rounding takes whole.

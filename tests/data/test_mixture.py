@@ -1,5 +1,6 @@
 """The mixture of a run over a corpus: whose proportions count, and what is refused."""
 
+import re
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -105,10 +106,11 @@ def test_a_type_that_runs_short_is_refused_with_the_numbers_and_the_ways_out(pat
         open_corpus(cfg)
     assert str(e.value) == (
         "the mixture of 1,200 rows (38,400 tokens) is code 20.0% instead of 23.0%, web 80.0% "
-        "instead of 77.0%; it takes 8,819 tokens of code, and 1,915 repeated 4 times are 7,660: "
-        "290 more are needed; train on 1,041 rows (33,312 tokens) at most, add text of code, raise "
-        "max_epochs to 4.7, ask for other proportions, or accept it: a tolerance of 0.047 (recipe: "
-        "config.mixture.max_epochs, .tolerance; run: config.data.max_epochs, .mixture_tolerance)"
+        "instead of 77.0%; it takes 8,819 tokens of code, and 1,915, repeated 4 times at most, "
+        "give 7,660: 290 more are needed; train on 1,041 rows (33,312 tokens) at most, add text of "
+        "code, raise max_epochs to about 4.7, ask for other proportions, or accept it: a tolerance "
+        "of 0.047 (recipe: config.mixture.max_epochs, .tolerance; run: config.data.max_epochs, "
+        ".mixture_tolerance)"
     )
     # each way out is one
     open_corpus(run(path, "train.end=1041 rows", "train.batch_size=1"))
@@ -147,9 +149,9 @@ def test_rounding_to_blocks_that_moves_the_proportions_is_refused(path):
         open_corpus(run(path, "data.block_rows=380"))
     assert str(e.value) == (
         "the mixture of 800 rows (25,600 tokens) is code 21.5% instead of 23.0%, web 78.5% instead "
-        "of 77.0%; stages end at multiples of block_rows=380: lower it, or accept it: a tolerance "
-        "of 0.015 (recipe: config.mixture.max_epochs, .tolerance; run: config.data.max_epochs, "
-        ".mixture_tolerance)"
+        "of 77.0%; it is the rounding to blocks of block_rows=380 rows: lower it, or accept it: a "
+        "tolerance of 0.015 (recipe: config.mixture.max_epochs, .tolerance; run: "
+        "config.data.max_epochs, .mixture_tolerance)"
     )
 
 
@@ -168,6 +170,9 @@ def test_a_corpus_is_planned_for_its_budget_or_for_the_longest_run_it_gives(mani
     longest = mixture.plan_manifest(manifest, None)
     assert longest.end == 1_041 and longest.off <= 0.01
     assert mixture.refusal(longest) is None
+    for tokens in (-5.0, float("nan"), float("inf"), -float("inf"), 1e300):
+        with pytest.raises(OrderError, match=f"a run of {re.escape(f'{tokens:g}')} tokens: give"):
+            mixture.plan_manifest(manifest, tokens)
 
 
 def test_the_table(manifest):
@@ -182,6 +187,39 @@ def test_the_table(manifest):
         "  rows 0 to 1,170: code 15.6% (asked 20.0%), web 84.4% (asked 80.0%)\n"
         "  rows 1,170 to 1,300: code 41.5% (asked 50.0%), web 58.5% (asked 50.0%)"
     )
+
+
+def test_what_a_run_that_ends_within_a_block_really_draws_is_told(path):
+    few = ("data.mixture=[{'weights': [('web', 50), ('code', 50)]}]", "train.batch_size=20")
+
+    def told(*overrides: str) -> list[str]:
+        plan = open_corpus(run(path, *few, *overrides)).plan
+        assert plan is not None
+        return [line for line in mixture.lines(plan) if "WARNING" in line]
+
+    assert told("data.block_rows=300", "train.end=20 rows") == [
+        "  WARNING: really code 35.0% instead of 50.0%, web 65.0% instead of 50.0%, as the run "
+        "ends within a block: train on a multiple of block_rows=300 rows, or lower block_rows"
+    ]
+    assert not told("data.block_rows=300", "train.end=300 rows")
+    assert not told("data.block_rows=10", "train.end=20 rows")
+    assert not told("data.block_rows=300", "train.end=20 rows", "data.mixture_tolerance=0.2")
+
+
+def test_no_tolerance_refuses_a_difference_and_no_rounding_of_numbers(path):
+    def planned(web: float, end: str) -> Corpus:
+        weights = f"[('web', {web}), ('code', 1)]"
+        stages = (
+            f"data.mixture=[{{'weights': {weights}, 'until': '50 %'}}, {{'weights': {weights}}}]"
+        )
+        return open_corpus(run(path, stages, f"train.end={end}", "data.mixture_tolerance=0"))
+
+    offs = [plan.off for w in range(1, 21) if (plan := planned(w / 5, "10 steps").plan)]
+    assert len(offs) == 20 and 0 < max(offs) < 1e-12
+    with pytest.raises(
+        ConfigError, match=r"is code 19\.98% instead of 20\.00%, web 80\.02% instead"
+    ):
+        planned(4, "150 steps")
 
 
 def test_stages_of_a_manifest_end_where_they_say(manifest):

@@ -280,11 +280,11 @@ def test_types_that_the_corpus_has_not_and_types_left_unsaid():
 
 def test_weights_that_are_none():
     assert refusal([Stage(None, {"web": 0.0, "code": 0.0})]) == (
-        "stage 0 of the mixture: weights all 0: must be at least 0, one above"
+        "stage 0 of the mixture: weights all 0: must be from 0 to 1,000,000, one above 0"
     )
-    assert "weights ['web=-1.0', 'code=inf']: must" in refusal(
-        [Stage(None, {"web": -1.0, "code": float("inf")})]
-    )
+    for bad in ("-1.0", "inf", "nan", "1e+308"):
+        message = refusal([Stage(None, {"web": float(bad), "code": 1.0})])
+        assert f"weights ['web={bad}']: must" in message
 
 
 def test_a_type_without_a_row_or_a_weight():
@@ -295,6 +295,12 @@ def test_a_type_without_a_row_or_a_weight():
             "type 'code' has not one row of seq_len=256: no shard is so long; lower seq_len, build "
             "the corpus with more text, or give the type the weight 0 in the mixture"
         )
+    none = [s._replace(rows=0, tokens=0.0) for s in SMALL]  # seq_len is longer than every shard
+    assert refusal([], supplies=none).startswith("type 'code' has not one row of seq_len=256: ")
+    assert refusal([], supplies=[s._replace(weight=0.0) for s in SMALL]) == (
+        "the sources all have the weight 0 in the recipe: there is nothing to draw; give one "
+        "another"
+    )
     left_out = mixture(short, [Stage(None, {"web": 1.0, "code": 0.0})]).plan(100)
     assert [t.real for t in left_out.types] == [0.0, 1.0]
     assert refusal([even], supplies=[SMALL[0], SMALL[1]._replace(weight=0.0)]) == (
@@ -308,9 +314,24 @@ def test_a_stage_lost_in_the_rounding():
     stages.append(Stage(None, {"web": 1.0, "code": 0.0}))
     assert refusal(stages) == (
         "stage 1 of the mixture has 5 of 100 rows and is lost: stages begin with whole blocks, "
-        "block_rows=10; lower block_rows, or give the stage more of the run"
+        "block_rows=10; lower block_rows, give the stage more of the run, or make the run longer "
+        "(recipe: config.mixture; run: config.data.mixture, .block_rows, config.train.end)"
     )
     assert len(mixture(SMALL, stages, block_rows=5).plan(100).stages) == 2
+    stages[0] = Stage(Fraction(1, 1000), {"web": 1.0, "code": 1.0})
+    message = refusal(stages, block_rows=1)
+    assert message.startswith("stage 0 of the mixture has 0 of 100 rows and is lost: ")
+    assert "block_rows=1; give the stage more" in message
+
+
+@pytest.mark.parametrize("block_rows", [1, 100])
+def test_the_capacity_of_a_type_is_what_there_is_whatever_rounding_leaves_of_it(block_rows):
+    supplies = [Supply("a", "web", 1000, 64_000.0, 1.0), Supply("b", "code", 1, 60.0, 1.0)]
+    wanted = mixture(supplies, [Stage(None, {"web": 90.0, "code": 10.0})], 1.0, block_rows)
+    for end in range(11, 300):
+        code, _ = wanted.plan(end).types
+        assert code.capacity == 60
+        assert code.needed == pytest.approx(0.1 * end / (0.9 / 64 + 0.1 / 60))
 
 
 def test_a_corpus_that_is_too_small_in_all():

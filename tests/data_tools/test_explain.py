@@ -158,10 +158,8 @@ def test_the_text_is_masked(eventful_build, ids, name, secret):
 def test_a_terminal_is_not_commanded(tmp_path):
     texts = ["\x1b[2J\x9b2J short", *(small.english(i) for i in range(30))]
     raw = "".join(json.dumps({"text": text}) + "\n" for text in texts).encode()
-    recipe, name = small.one_source(tmp_path, a__jsonl=raw), "a\nkept: \x85b.jsonl"
-    (path,) = tmp_path.rglob("a.jsonl")
-    path.rename(path.with_name(name))
-    small.run(recipe, tmp_path)
+    name = "a\nkept: \x85b.jsonl"
+    small.run(small.one_source(tmp_path, **{name: raw}), tmp_path)
     id = documents_of(tmp_path, name)[0][:32]
     lines = list(explain(tmp_path, id))
     assert "file:        a\u240akept: \ufffdb.jsonl, offset 0" in lines

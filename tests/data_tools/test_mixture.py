@@ -15,7 +15,9 @@ EVEN = (("web", 1.0), ("book", 1.0))
     ("fields", "message"),
     [
         ({"stages": [{"weights": [("web", -1.0)]}]},
-         "m.stages[0]: weights=(('web', -1.0),): each must be at least 0"),
+         "m.stages[0]: weights: 'web'=-1.0 must be from 0 to 1,000,000"),
+        ({"stages": [{"weights": [("web", 1.0), ("book", 1e308)]}]},
+         "m.stages[0]: weights: 'book'=1e+308 must be from 0 to 1,000,000"),
         ({"stages": [{"weights": [("web", 0.0)]}]},
          "m.stages[0]: weights=(('web', 0.0),): one must be above 0"),
         ({"stages": [{"weights": EVEN, "until": 0.9}]},
@@ -23,6 +25,10 @@ EVEN = (("web", 1.0), ("book", 1.0))
         ({"stages": [{"weights": EVEN}, {"weights": EVEN}]}, "m: stages end until=[1.0, 1.0]: sha"),
         ({"stages": [{"weights": EVEN, "until": 0.0}, {"weights": EVEN}]}, "m: stages end until=["),
         ({"stages": [{"weights": EVEN, "until": 2.0}, {"weights": EVEN}]}, "m: stages end until=["),
+        ({"stages": [{"weights": EVEN, "until": 1e-9}, {"weights": EVEN}]},
+         "m: stages end until=[1e-09, 1.0]: each takes at least 0.0001 of the run"),
+        ({"stages": [{"weights": EVEN, "until": 0.99995}, {"weights": EVEN}]},
+         "m: stages end until=[0.99995, 1.0]: each takes at least 0.0001 of the run"),
         ({"tokens": -1.0}, "m: tokens=-1.0 must be at least 0"),
         ({"max_epochs": 0.5}, "m: max_epochs=0.5 must be at least 1"),
         ({"tolerance": 1.5}, "m: tolerance=1.5 must be between 0 and 1"),
@@ -32,6 +38,11 @@ def test_proportions_that_are_none(fields, message):
     with pytest.raises(ConfigError) as e:
         parse(MixtureConfig, fields, "m")
     assert str(e.value).startswith(message)
+
+
+def test_a_stage_may_be_short():
+    ends = [0.9999, 1.0]
+    MixtureConfig(tuple(MixtureStageConfig(EVEN, end) for end in ends))
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,15 @@ DEMO = Path(__file__).parents[2] / "configs/data/demo.py"
             {"rules": [{"name": "unicode_repair", "weight": 1.0}]},
             "config.rules[0].weight=1.0: unicode_repair changes the text, and only a rule that",
         ),
-        ({"rules": [{"name": "min_length", "weight": -1.0}]}, "weight=-1.0 must be at least 0"),
+        ({"rules": [{"name": "min_length", "weight": -1.0}]}, "weight=-1.0 must be from 0 to 1"),
+        (
+            {"sources": [SOURCE | {"weight": 1e308}]},
+            "config.sources[0]: weight=1e+308 must be from 0 to 1,000,000",
+        ),
+        (
+            {"pack": {"buckets": [{"weights": [1.0, 1e7]}]}},
+            "config.pack.buckets[0]: weights[1]=10000000.0 must be from 0 to 1,000,000",
+        ),
         ({"restored": ["12"]}, "config.restored: '12' is no id; write its 32 hex digits"),
         ({"exact": {"buckets": 0}}, "config.exact: buckets=0 must be at least 1"),
         ({"near": {"same": {"threshold": 0}}}, "config.near.same: threshold=0.0 must be above 0"),
@@ -76,7 +84,7 @@ DEMO = Path(__file__).parents[2] / "configs/data/demo.py"
         ({"tokenizer": {"control_symbols": ["<pad>"]}}, "'<pad>' is reserved; each needs a name"),
         ({"tokenizer": {"control_symbols": ["<reserved_99>"]}}, "'<reserved_99>' is reserved"),
         ({"tokenizer": {"control_symbols": ["<0x0A>"]}}, "'<0x0A>' is reserved"),
-        ({"tokenizer": {"control_symbols": ["the"]}}, "'the' might be learned from text, too; each"),
+        ({"tokenizer": {"control_symbols": ["the"]}}, "'the' might be learned from text, too;"),
         ({"tokenizer": {"control_symbols": ["中"]}}, "with letters, written <name> or [name]"),
         ({"tokenizer": {"control_symbols": ["<->"]}}, "'<->' might be learned from text, too"),
         (

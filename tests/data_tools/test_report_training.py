@@ -1,6 +1,7 @@
 """The report on what training reads: held-out text, tokenizer, shards and mixture add up."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from data_tools.heldout import HELDOUT_DUPLICATE, HeldoutConfig
 from data_tools.mixture import MixtureConfig, MixtureStageConfig
 from data_tools.pack.config import BucketConfig, ExcludeConfig, PackConfig
+from data_tools.pack.verify import verify
 from data_tools.recipe import Recipe, RuleConfig
 from data_tools.report import lines
 from data_tools.report.page import page as page_of
@@ -107,6 +109,18 @@ def test_buckets_sum_up_under_their_source(report):
     for key in ("documents", "tokens", "chunks", "padding", "truncated", "shards"):
         assert counts["train"][key] == sum(p[key] for p in parts if p["split"] == "train")
     assert "source en: no document is in the bucket en.q0" in report["notes"]
+
+
+def test_a_bucket_under_the_name_of_another_is_found(workdir, tmp_path):
+    assert list(verify(workdir))
+    root = shutil.copytree(workdir, tmp_path / "copy")
+    made = manifest.load(root / "manifest.json")
+    other = {"en.q1": "en.q2", "en.q2": "en.q1"}
+    shards = (replace(s, source=other.get(s.source, s.source)) for s in made.shards)
+    manifest.save(replace(made, shards=tuple(shards)), root / "manifest.json")
+    with pytest.raises(manifest.ManifestError) as e:
+        list(verify(root))
+    assert "the manifest says 'en.q2', another bucket of its source" in str(e.value)
 
 
 def test_padding_and_truncation_are_shares(report):

@@ -202,6 +202,18 @@ def test_the_sample_follows_the_mixture(tmp_path):
     assert 18_000 < found["web"] <= 20_000 and 75_000 < found["book"] <= 80_000
 
 
+def test_where_no_text_is_sampled_the_cause_is_told(tmp_path):
+    surviving = corpus(tmp_path, {"page": [[document("page", n, text(n)) for n in range(9)]]})
+    with pytest.raises(DataError, match=r"config\.tokenizer\.sample_bytes=1: gives no piece of te"):
+        trained(tmp_path / "a", surviving, replace(SMALL, sample_bytes=1))
+    held = r"no text is left .*is held out \(.*types=\(\('web', 0\.9999999999\),\)\)"
+    with pytest.raises(DataError, match=held):
+        trained(tmp_path / "b", surviving, SMALL, heldout=1 - 1e-10)
+    mixture = (MixtureStageConfig((("web", 0.0), ("book", 1.0))),)
+    with pytest.raises(DataError, match="or is of a type that the mixture leaves out; loosen"):
+        trained(tmp_path / "c", surviving, SMALL, mixture=mixture)
+
+
 # ---- training ------------------------------------------------------------------------------------
 
 
@@ -231,6 +243,14 @@ def test_256_control_symbols_are_the_default_and_none_comes_from_text(tmp_path):
         ids = tokenizer.encode(f"{name} a{name}b")
         assert not set(ids) & set(controls.values())
         assert tokenizer.decode(ids) == f"{name} a{name}b"
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_no_piece_that_is_learned_is_a_control_symbol(kind):
+    symbols = ("<a>", "[x1]", "<系统>", "<|end|>", "[a b]", "<x_y>", "[->a]")
+    texts = [f"{symbol}{text(n)}{symbol} {symbol}" for n in range(60) for symbol in symbols]
+    config = TokenizerConfig(kind=kind, vocab_size=400, control_symbols=symbols, reserved=9)
+    assert train_model(config, texts)  # the trainer refuses a piece that is one already
 
 
 def test_the_order_of_the_sample_changes_no_piece(tmp_path):
@@ -263,7 +283,7 @@ def test_the_quota_caps_what_is_trained_on(tmp_path):
         (["abc def"] * 5, 3000, r"vocab_size=3000: 35 bytes of sample text give at most \d+ piec"),
         (["".join(map(chr, range(0x4E00, 0x4F00)))], 540, r"the characters of the sample alone, "),
         (["abc def"] * 5, 10**10, "vocab_size=10000000000: the trainer failed: .*cannot parse"),
-        ([], 300, "no text is left to train the tokenizer on"),
+        ([], 300, "sample_bytes=536870912: gives no piece of text to train on, which has up to 4,"),
     ],
 )
 def test_a_vocabulary_that_cannot_be_is_refused(texts, vocab_size, message):

@@ -351,15 +351,21 @@ def swapped(data: dict) -> None:
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (swapped, "lists of source s (heldout) {'shards': 5"),
+        (swapped, "lists of source s (train) {'shards': 1,"),
         (lambda data: data["shards"].pop(0), "lists of source s (train) {'shards': "),
-        (lambda data: data["shards"].clear(), "lists of source s (train) {'shards': 0, 'documents'"),
+        (
+            lambda data: data["shards"].clear(),
+            "lists of source s (train) {'shards': 0, 'documents'",
+        ),
         (lambda data: data["shards"].append(data["shards"][0]), "lists shards of s (train) twice"),
         (lambda data: data["shards"].reverse(), "lists shards of s (train) twice or out of order"),
         (lambda data: data["counts"].clear(), "its counts say {}"),
         (lambda data: data["mixture"].update(source_weights={"s": 2.0}), "packing or mixture are"),
         (lambda data: data["mixture"].update(tolerance=0.5), "packing or mixture are not those"),
-        (lambda data: data["recipe"]["sources"].clear(), "its recipe is damaged: config.sources=()"),
+        (
+            lambda data: data["recipe"]["sources"].clear(),
+            "its recipe is damaged: config.sources=()",
+        ),
         (lambda data: data["recipe"]["pack"].update(salt="x"), "keys are not those of config.pack"),
     ],
 )
