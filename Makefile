@@ -28,7 +28,7 @@ lint: env ## style and types
 bench: env ## speed of the step and of the loader on this machine
 	@$(PYTHON_IN_VENV) -m bench
 
-bench-data: env ## speed and memory of the data build, and its dedup beside datatrove and datasketch
+bench-data: env ## speed and memory of the data build, its parts beside others, the loader beside training
 	@$(PYTHON_IN_VENV) -m bench.data
 
 clean: ## removes .venv and caches; runs/ stays

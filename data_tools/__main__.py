@@ -208,8 +208,11 @@ def _look(args: argparse.Namespace) -> int:
     elif args.command == "mixture":
         from jaxlm.data import manifest, mixture
 
-        corpus = manifest.load(args.workdir / "manifest.json")
-        print("\n".join(mixture.lines(mixture.plan_manifest(corpus, args.tokens))))
+        plan = mixture.plan_manifest(manifest.load(args.workdir / "manifest.json"), args.tokens)
+        print("\n".join(mixture.lines(plan)))
+        if why := mixture.refusal(plan):
+            print(f"a run would be refused: {why}", file=sys.stderr)
+            return 2
     else:
         from data_tools.tokenizer.evaluate import evaluate
 

@@ -1,6 +1,6 @@
 """Checks of a config's fields: `ValueError` names the field, the value and what is allowed."""
 
-from jaxlm.data.shares import MOST_WEIGHT
+from jaxlm.data.shares import WEIGHTS, is_weight
 
 
 def shares(config: object, *names: str) -> None:
@@ -19,8 +19,8 @@ def at_least(config: object, least: float, *names: str) -> None:
 
 def weight(name: str, value: float) -> None:
     """This field is a weight that can be reckoned with."""
-    if not 0 <= value <= MOST_WEIGHT:
-        raise ValueError(f"{name}={value} must be from 0 to {MOST_WEIGHT:,.0f}")
+    if not is_weight(value):
+        raise ValueError(f"{name}={value} must be {WEIGHTS}")
 
 
 def ordered(config: object, low: str, high: str) -> None:

@@ -120,7 +120,7 @@ def _stages(plan: Plan) -> Iterator[str]:
 
 
 def _cut_off(plan: Plan) -> Iterator[str]:
-    """What the order draws less evenly than it may, as whole blocks would be even but for a row."""
+    """The warning of `lines`. A row more or less is rounding, and no block's fault."""
     block_rows, tolerance = plan.mixture.block_rows, plan.mixture.tolerance
     for part in plan.parts if plan.end % block_rows else ():
         found = _difference(plan, part, part.real, tolerance + 1 / (part.end - part.start))

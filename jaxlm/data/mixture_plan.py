@@ -20,13 +20,14 @@ import numpy as np
 from jaxlm.data import order
 from jaxlm.data.order import Order, OrderError
 from jaxlm.data.shares import (
-    MOST_WEIGHT,
     ROUNDING,
+    WEIGHTS,
     Length,
     Member,
     Pool,
     Solution,
     Unfilled,
+    is_weight,
     normal,
     solve,
 )
@@ -248,11 +249,11 @@ class Mixture:
                 f"stage {k} of the mixture {' and '.join(found)}; the types of the corpus are "
                 f"{', '.join(types)}: give each a weight, 0 to leave it out"
             )
-        bad = [f"{name}={w}" for name, w in weights.items() if not 0 <= w <= MOST_WEIGHT]
+        bad = [f"{name}={w}" for name, w in weights.items() if not is_weight(w)]
         if bad or not any(weights.values()):
             raise OrderError(
-                f"stage {k} of the mixture: weights {bad or 'all 0'}: must be from 0 to "
-                f"{MOST_WEIGHT:,.0f}, one above 0"
+                f"stage {k} of the mixture: weights {bad or 'all 0'}: must be {WEIGHTS}, and one "
+                "above 0"
             )
 
     def _check_supply(self, k: int, weights: Mapping[str, float]) -> None:

@@ -21,11 +21,16 @@ ROUNDING = 1e-9
 PRECISION = 1e-12
 """Relative error of the rows that a stage has."""
 
-MOST_WEIGHT = 1e6
-"""A greater weight is a mistake, and sums and products of weights stay finite."""
+WEIGHTS = "0, or from 0.000001 to 1,000,000"
+"""What a weight may be: their sums, products and quotients stay ordinary numbers."""
 
 SWEEPS = 1000
 """Through the stages, at most; the first is exact for one stage, or where nothing runs short."""
+
+
+def is_weight(number: float) -> bool:
+    """Whether it is one of `WEIGHTS`."""
+    return number == 0 or 1e-6 <= number <= 1e6
 
 
 class Unfilled(Exception):

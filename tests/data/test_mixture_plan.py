@@ -280,9 +280,10 @@ def test_types_that_the_corpus_has_not_and_types_left_unsaid():
 
 def test_weights_that_are_none():
     assert refusal([Stage(None, {"web": 0.0, "code": 0.0})]) == (
-        "stage 0 of the mixture: weights all 0: must be from 0 to 1,000,000, one above 0"
+        "stage 0 of the mixture: weights all 0: must be 0, or from 0.000001 to 1,000,000, and one "
+        "above 0"
     )
-    for bad in ("-1.0", "inf", "nan", "1e+308"):
+    for bad in ("-1.0", "inf", "nan", "1e+308", "1e-300"):
         message = refusal([Stage(None, {"web": float(bad), "code": 1.0})])
         assert f"weights ['web={bad}']: must" in message
 

@@ -15,9 +15,9 @@ EVEN = (("web", 1.0), ("book", 1.0))
     ("fields", "message"),
     [
         ({"stages": [{"weights": [("web", -1.0)]}]},
-         "m.stages[0]: weights: 'web'=-1.0 must be from 0 to 1,000,000"),
+         "m.stages[0]: weights: 'web'=-1.0 must be 0, or from 0.0"),
         ({"stages": [{"weights": [("web", 1.0), ("book", 1e308)]}]},
-         "m.stages[0]: weights: 'book'=1e+308 must be from 0 to 1,000,000"),
+         "m.stages[0]: weights: 'book'=1e+308 must be 0, or from 0.0"),
         ({"stages": [{"weights": [("web", 0.0)]}]},
          "m.stages[0]: weights=(('web', 0.0),): one must be above 0"),
         ({"stages": [{"weights": EVEN, "until": 0.9}]},
