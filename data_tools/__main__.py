@@ -179,6 +179,8 @@ def _run(args: argparse.Namespace, overrides: list[str]) -> int:
         build(recipe, args.workdir, engine, last)
     finally:
         engine.close()
+    if last == "tokenizer":
+        print(f"tokenizer: {args.workdir / 'stages/tokenizer/model'}")
     if last == "report":
         from data_tools.report import lines
 

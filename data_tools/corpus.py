@@ -107,8 +107,8 @@ def write_corpus(
     """Writes the tokenizer, then manifest.json, beside the shards.
 
     Returns the plan of the run that the recipe states, None if it states none. `DataError` when
-    nothing is left to train on, or when the plan is further off than the recipe allows;
-    `OrderError` when no plan can be made. Then no manifest is left either.
+    nothing is left to train on, when no plan can be made, or when the plan is further off than the
+    recipe allows. Then no manifest is left either.
     """
     shards = tuple(_shard(commit) for commit in packed.commits)
     if not any(shard.split == "train" for shard in shards):
@@ -134,9 +134,12 @@ def write_corpus(
     )
     try:
         plan = _plan(whole, recipe.mixture)
-    except UserError:
+    except UserError as e:
         remove_corpus(workdir)  # or the mixture of an earlier recipe would be trained on
-        raise
+        raise DataError(
+            f"{e}. No manifest is written, and one of an earlier build is removed; nothing else is "
+            "lost: once the recipe is mended, the same build writes it in seconds"
+        ) from None
     make_room(workdir, recipe.tokenizer)
     _write_tokenizer(workdir, model)
     manifest.save(whole, workdir / MANIFEST)

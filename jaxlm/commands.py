@@ -23,7 +23,10 @@ def evaluate(cfg: Config, directory: Path) -> int:
     """
     opened, params, step = run.open_trained(cfg, directory)
     if not opened.corpus.heldout:
-        raise UserError("this run's data has no held-out rows; there is nothing to evaluate on")
+        raise UserError(
+            "this run's data has no held-out rows; there is nothing to evaluate on: raise "
+            "config.heldout.fraction in the recipe, and build the corpus again"
+        )
     with jax.set_mesh(opened.mesh):
         scorer = Evaluator(
             opened.step, opened.corpus, opened.mesh, cfg.train.batch_size, cfg.evaluate.rows

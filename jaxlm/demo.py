@@ -31,7 +31,8 @@ PROMPTS = {
 }
 """Type -> how its sample begins; no space at the end, since pieces begin with theirs."""
 
-SAMPLING = sample.Sampling(max_tokens=120, temperature=0.4, top_p=0.6)
+SAMPLING = sample.Sampling(max_tokens=120, temperature=0.7, top_p=0.9)
+"""Warm enough for a model of this size not to fall into loops of underscores."""
 
 
 def demo(directory: Path) -> int:

@@ -1,6 +1,7 @@
 """A run before its loop: all that is checked, opened and restored before anything is compiled."""
 
 import json
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -72,7 +73,10 @@ def open_trained(cfg: Config, directory: Path) -> tuple[Run, Params, int]:
     if step is None:
         raise ConfigError(f"--workdir={directory}: has no finished checkpoint yet")
     run.checkpoints.verify(step)
-    check_same_model(run.checkpoints.notes(step), run)
+    notes = run.checkpoints.notes(step)
+    check_same_model(notes, run)
+    if notes["data"] != run.corpus.train.fingerprint():
+        print("this is not the data that the run was trained on", file=sys.stderr, flush=True)
     template = state.abstract(run.step.model, run.step.optimizer, run.where).params
     return run, run.checkpoints.restore_params(step, template), step
 

@@ -57,7 +57,9 @@ def _recipe(manifest: Manifest, path: Path) -> Recipe:
     try:
         recipe = parse(Recipe, manifest.recipe)
     except ConfigError as e:
-        raise ManifestError(f"{path}: its recipe is damaged: {e}; {REMEDY}") from None
+        raise ManifestError(
+            f"{path}: its recipe is damaged, or of another version of jaxlm: {e}; {REMEDY}"
+        ) from None
     mixture = in_manifest(recipe.mixture, source_weights(recipe))
     if (manifest.packing, manifest.mixture) != (recipe.pack.method, mixture):
         raise ManifestError(f"{path}: packing or mixture are not those of its recipe; {REMEDY}")

@@ -42,7 +42,7 @@ def write_report(
 
 def lines(workdir: Path) -> Iterator[str]:
     """A line for each source of report.json: what is in the shards, and what is not, with reasons;
-    and one for each alarm."""
+    and one for each note and alarm."""
     report = json.loads((workdir / "report.json").read_text(encoding="utf-8"))
     for name, s in report["sources"].items():
         excluded = {reason: lost["documents"] for reason, lost in s["excluded"].items()}
@@ -54,4 +54,5 @@ def lines(workdir: Path) -> Iterator[str]:
             f"({why or 'none lost'}), {packed['tokens']:,} tokens, "
             f"{s['heldout']['documents']:,} documents held out"
         )
+    yield from (f"NOTE: {note}" for note in report["notes"])
     yield from (f"ALARM: {alarm}" for alarm in report["alarms"])

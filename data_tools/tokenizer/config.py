@@ -22,7 +22,8 @@ class TokenizerConfig:
 
     path: str = ""
     """An existing tokenizer: a SentencePiece model, or a directory or file of Hugging Face's
-    (tokenizer.json); relative to the work directory, or absolute. Empty: one is trained."""
+    (tokenizer.json); relative to the work directory, or absolute. Empty: one is trained; else the
+    fields below from `kind` on say nothing."""
     bos: str = ""
     """Piece of an existing tokenizer that is to start each document; empty: the one it says."""
     pad: str = ""

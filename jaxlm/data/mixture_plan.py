@@ -33,8 +33,8 @@ from jaxlm.data.shares import (
 )
 
 WHERE = (
-    " (recipe: config.mixture.max_epochs, .tolerance; run: config.data.max_epochs, "
-    ".mixture_tolerance)"
+    " (recipe: config.mixture.tokens, .max_epochs, .tolerance; run: config.train.end, "
+    "config.data.max_epochs, .mixture_tolerance)"
 )
 """Where what an error advises is set."""
 

@@ -109,8 +109,8 @@ def test_a_type_that_runs_short_is_refused_with_the_numbers_and_the_ways_out(pat
         "instead of 77.0%; it takes 8,819 tokens of code, and 1,915, repeated 4 times at most, "
         "give 7,660: 290 more are needed; train on 1,041 rows (33,312 tokens) at most, add text of "
         "code, raise max_epochs to about 4.7, ask for other proportions, or accept it: a tolerance "
-        "of 0.047 (recipe: config.mixture.max_epochs, .tolerance; run: config.data.max_epochs, "
-        ".mixture_tolerance)"
+        "of 0.047 (recipe: config.mixture.tokens, .max_epochs, .tolerance; run: config.train.end, "
+        "config.data.max_epochs, .mixture_tolerance)"
     )
     # each way out is one
     open_corpus(run(path, "train.end=1041 rows", "train.batch_size=1"))
@@ -150,8 +150,8 @@ def test_rounding_to_blocks_that_moves_the_proportions_is_refused(path):
     assert str(e.value) == (
         "the mixture of 800 rows (25,600 tokens) is code 21.5% instead of 23.0%, web 78.5% instead "
         "of 77.0%; it is the rounding to blocks of block_rows=380 rows: lower it, or accept it: a "
-        "tolerance of 0.015 (recipe: config.mixture.max_epochs, .tolerance; run: "
-        "config.data.max_epochs, .mixture_tolerance)"
+        "tolerance of 0.015 (recipe: config.mixture.tokens, .max_epochs, .tolerance; run: "
+        "config.train.end, config.data.max_epochs, .mixture_tolerance)"
     )
 
 

@@ -341,7 +341,8 @@ def test_a_corpus_that_is_too_small_in_all():
         "the corpus is too small for 700 rows (179,200 tokens): stage 0 of the mixture takes code, "
         "web alone, which is 150 rows (38,400 tokens), each to be used max_epochs=4 times at most; "
         "train on 599 rows (153,344 tokens) at most, add text, or raise max_epochs (recipe: "
-        "config.mixture.max_epochs, .tolerance; run: config.data.max_epochs, .mixture_tolerance)"
+        "config.mixture.tokens, .max_epochs, .tolerance; run: config.train.end, "
+        "config.data.max_epochs, .mixture_tolerance)"
     )
     assert [s.epochs for s in mixture(SMALL, []).plan(599).sources] == [3.99, 4]
 

@@ -90,7 +90,7 @@ def test_demo_killed_half_way_then_finished_then_run_again(tmp_path: Path):
         known = set(trigrams(corpus))
         found = [t in known for t in trigrams(sample)]
         assert len(found) > 50, sample
-        assert sum(found) > 0.5 * len(found), sample
+        assert sum(found) > 0.4 * len(found), sample  # a model that learned nothing: under 0.1
 
     text = finish(clone, env, tmp_path / "again.log")
     assert "nothing to do" in text

@@ -364,7 +364,7 @@ def swapped(data: dict) -> None:
         (lambda data: data["mixture"].update(tolerance=0.5), "packing or mixture are not those"),
         (
             lambda data: data["recipe"]["sources"].clear(),
-            "its recipe is damaged: config.sources=()",
+            "its recipe is damaged, or of another version of jaxlm: config.sources=()",
         ),
         (lambda data: data["recipe"]["pack"].update(salt="x"), "keys are not those of config.pack"),
     ],
