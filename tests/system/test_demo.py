@@ -16,6 +16,10 @@ ROOT = Path(__file__).parents[2]
 PASSED_ON = ("PATH", "LANG", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 """With PIP_* and proxies, all that a fresh machine must know of its network."""
 
+KNOWN = {"book": 0.3, "encyclopedia": 0.8, "code": 0.8}
+"""Least share of a sample's trigrams that are in the corpus. Tokens at random have at most 0.01, 0.58
+and 0.62; the demo's model has about 0.55, 0.95 and 0.95."""
+
 MINUTES = 60
 """In seconds."""
 
@@ -90,7 +94,7 @@ def test_demo_killed_half_way_then_finished_then_run_again(tmp_path: Path):
         known = set(trigrams(corpus))
         found = [t in known for t in trigrams(sample)]
         assert len(found) > 50, sample
-        assert sum(found) > 0.4 * len(found), sample  # a model that learned nothing: under 0.1
+        assert sum(found) > KNOWN[name] * len(found), sample
 
     text = finish(clone, env, tmp_path / "again.log")
     assert "nothing to do" in text
