@@ -1,9 +1,10 @@
 """What the training takes of memory: predicted, refused where it cannot fit, and measured."""
 
+import ctypes
 import re
 import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,8 +97,13 @@ def available_bytes() -> int | None:
 
 @contextmanager
 def measured() -> Iterator[Peak]:
-    """Fills in the peak at the end of the block."""
+    """Fills in the peak at the end of the block.
+
+    What the process freed before goes back to the system first: memory that it kept for itself
+    would be used again and not be counted.
+    """
     peak = Peak()
+    _trim()
     before = _line(STATUS, "VmRSS:")
     try:
         Path("/proc/self/clear_refs").write_text("5")  # the mark of the peak starts anew
@@ -119,6 +125,11 @@ def _container_bytes() -> int | None:
         return None
     cached = (_line(CGROUP / "memory.stat", f"{n}_file") for n in ("active", "inactive"))
     return int(most) - int(now) + sum(n or 0 for n in cached)
+
+
+def _trim() -> None:
+    with suppress(AttributeError):  # a C library other than glibc
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _line(path: Path, name: str) -> int | None:
