@@ -50,8 +50,13 @@ class ModelConfig:
     """Type of matrix products and activations; parameters, softmax, norms, loss are float32."""
     layers: Literal["scan", "unroll"] = recorded("scan")
     """One compiled layer run in a loop, or each layer compiled: faster steps, longer compile."""
-    remat: Literal["none", "dots", "full"] = recorded("none")
-    """What the backward pass recomputes: nothing, all but matrix products, whole layers."""
+    attention: str = recorded("auto")
+    """Kernel: a key of `jaxlm.ops.attention.ATTENTION`; auto is the fastest for the hardware."""
+    remat: Literal["none", "dots", "attention", "full"] = recorded("none")
+    """What the backward pass recomputes of a layer: nothing, all but matrix products and attention,
+    all but attention, all."""
+    offload_activations: bool = recorded(False)
+    """What the layers save for the backward pass waits in host memory."""
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "d_model", "n_layers", "n_heads", "n_kv_heads", "d_ff"):
@@ -189,6 +194,10 @@ class OptimConfig:
     """Decoupled decay, not on norms and embeddings."""
     clip_norm: float = recorded(1.0)
     """Gradients are scaled down to this global norm."""
+    moment_dtype: Literal["float32", "bfloat16"] = fixed("float32")
+    """Type in which the first moment is kept; the arithmetic is float32."""
+    offload: bool = recorded(False)
+    """The optimizer's state lies in host memory, and passes through the device layer by layer."""
 
     def __post_init__(self) -> None:
         if self.lr <= 0 or self.clip_norm <= 0 or self.eps <= 0:

@@ -20,6 +20,7 @@ from jaxlm.data.corpus import Corpus, open_corpus
 from jaxlm.data.skips import Skips
 from jaxlm.data.source import TrainRows
 from jaxlm.models.transformer import Params
+from jaxlm.ops import attention
 from jaxlm.schema import ConfigError, changes, flat, to_dict
 from jaxlm.state import TrainState
 from jaxlm.step import StepDef
@@ -85,7 +86,19 @@ def _open(cfg: Config, directory: Path, read_only: bool) -> Run:
     skipped = skips.load(directory)
     corpus = open_corpus(cfg)
     mesh = mesh_lib.make(cfg.mesh)
-    model, optimizer = models.build(cfg.model), optim.build(cfg.optim)
+    step, where = make_step(cfg, mesh, corpus.bos_id, corpus.pad_id)
+    checkpoints = Checkpoints(directory, cfg.checkpoint, read_only)
+    return Run(cfg, directory, corpus, mesh, step, where, checkpoints, skipped)
+
+
+def make_step(cfg: Config, mesh: Mesh, bos_id: int, pad_id: int) -> tuple[StepDef, TrainState]:
+    """The step of a run on a mesh, and the shardings of its state.
+
+    Raises `ConfigError` where model, batch or kernel do not fit the mesh. The devices may be real
+    ones, or those of a topology to compile for.
+    """
+    kernel = attention.choose(cfg.model.attention, mesh.devices.flat[0])
+    model, optimizer = models.build(cfg.model, kernel), optim.build(cfg.optim)
     loss.check_blocks(cfg.loss.vocab_blocks, cfg.model.padded_vocab, mesh.shape["tensor"])
     step = StepDef(
         model=model,
@@ -95,12 +108,10 @@ def _open(cfg: Config, directory: Path, read_only: bool) -> Run:
         seed=cfg.train.seed,
         dropout=any(rate > 0 for _, rate in cfg.model.dropout),
         microbatches=mesh_lib.microbatches(mesh, cfg.train.batch_size, cfg.train.rows_per_device),
-        bos_id=corpus.bos_id,
-        pad_id=corpus.pad_id,
+        bos_id=bos_id,
+        pad_id=pad_id,
     )
-    where = state.shardings(model, optimizer, mesh)
-    checkpoints = Checkpoints(directory, cfg.checkpoint, read_only)
-    return Run(cfg, directory, corpus, mesh, step, where, checkpoints, skipped)
+    return step, state.shardings(model, optimizer, mesh)
 
 
 def begin(run: Run, say: Callable[[str], None]) -> Beginning:

@@ -17,6 +17,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "jaxlm.schema",
         "jaxlm.clock",
+        "jaxlm.hardware",
         "jaxlm.workdir",
         "jaxlm.data.manifest",
         "jaxlm.data.tokenizer jaxlm.data.sentencepiece_tokenizer "
@@ -31,7 +32,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("jaxlm.data.mixture_plan",),
     ("jaxlm.data.mixture",),
     # 1: the machine
-    ("jaxlm.mesh", "jaxlm.metrics", "jaxlm.cluster"),
+    ("jaxlm.mesh", "jaxlm.metrics", "jaxlm.cluster", "jaxlm.compiler"),
     ("jaxlm.ops.*",),
     # 2: the parts of a run
     (

@@ -8,8 +8,8 @@ from jaxlm.schema import ConfigError
 BLOCKS = {"transformer": Block}
 
 
-def build(cfg: ModelConfig) -> ModelDef:
-    """The model of a config; no arrays yet."""
+def build(cfg: ModelConfig, attention: str = "reference") -> ModelDef:
+    """The model of a config, with an attention kernel; no arrays yet."""
     if cfg.block not in BLOCKS:
         raise ConfigError(f"config.model.block={cfg.block!r}: must be one of {', '.join(BLOCKS)}")
-    return ModelDef(cfg, BLOCKS[cfg.block])
+    return ModelDef(cfg, BLOCKS[cfg.block], attention)

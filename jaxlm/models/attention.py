@@ -11,7 +11,7 @@ from jaxlm.mesh import constrain
 from jaxlm.models.linear import Linear
 from jaxlm.models.norm import RMSNorm
 from jaxlm.models.rope import Rotation, rotate
-from jaxlm.ops import attention
+from jaxlm.ops.attention import Attend, reference
 
 
 class Cache(NamedTuple):
@@ -36,10 +36,10 @@ class Attention(nnx.Module):
             self.query_norm = RMSNorm(k, cfg.norm_eps, ("head_dim",))
             self.key_norm = RMSNorm(k, cfg.norm_eps, ("head_dim",))
 
-    def __call__(self, x_BTD: jax.Array, turn: Rotation, mask_BTT: jax.Array) -> jax.Array:
-        """Attention inside a row; the mask keeps documents apart."""
+    def __call__(self, x_BTD: jax.Array, turn: Rotation, attend: Attend) -> jax.Array:
+        """Attention inside a row, by a kernel that keeps documents apart."""
         q_BTHK, k_BTNK, v_BTNK = self._project(x_BTD, turn)
-        return self._output(attention.reference(q_BTHK, k_BTNK, v_BTNK, mask_BTT))
+        return self._output(attend(q_BTHK, k_BTNK, v_BTNK))
 
     def decode(
         self, x_BTD: jax.Array, turn: Rotation, positions_BT: jax.Array, cache: Cache
@@ -52,7 +52,7 @@ class Attention(nnx.Module):
         start_B = positions_BT[:, 0]
         cache = Cache(write(cache.k, k_BTNK, start_B), write(cache.v, v_BTNK, start_B))
         mask_BTS = jnp.arange(cache.k.shape[1])[None, None] <= positions_BT[:, :, None]
-        return self._output(attention.reference(q_BTHK, cache.k, cache.v, mask_BTS)), cache
+        return self._output(reference.attention(q_BTHK, cache.k, cache.v, mask_BTS)), cache
 
     def _project(self, x_BTD: jax.Array, turn: Rotation) -> tuple[jax.Array, jax.Array, jax.Array]:
         q_BTHK, k_BTNK, v_BTNK = self.query(x_BTD), self.key(x_BTD), self.value(x_BTD)

@@ -12,6 +12,7 @@ from jaxlm.models.attention import Attention, Cache
 from jaxlm.models.mlp import MLP
 from jaxlm.models.norm import RMSNorm
 from jaxlm.models.rope import Rotation
+from jaxlm.ops.attention import Attend
 
 
 class Dropout(NamedTuple):
@@ -34,12 +35,12 @@ class Block(nnx.Module):
         self,
         x_BTD: jax.Array,
         turn: Rotation,
-        mask_BTT: jax.Array,
+        attend: Attend,
         dropout: Dropout | None,
         layer: jax.Array,
     ) -> jax.Array:
         """[B, T, D]."""
-        y_BTD = self.attention(self.attention_norm(x_BTD), turn, mask_BTT)
+        y_BTD = self.attention(self.attention_norm(x_BTD), turn, attend)
         x_BTD = x_BTD + constrain(drop(y_BTD, dropout, 2 * layer), "batch", None, None)
         y_BTD = self.mlp(self.mlp_norm(x_BTD))
         return x_BTD + constrain(drop(y_BTD, dropout, 2 * layer + 1), "batch", None, None)

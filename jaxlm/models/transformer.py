@@ -20,7 +20,7 @@ from jaxlm.models.embedding import Embedding
 from jaxlm.models.linear import Linear
 from jaxlm.models.norm import RMSNorm
 from jaxlm.models.rope import rotation
-from jaxlm.ops.attention import document_mask
+from jaxlm.ops.attention import ATTENTION
 
 type Params = dict[str, Any]
 
@@ -53,6 +53,8 @@ class ModelDef:
 
     cfg: ModelConfig
     block: Callable[[ModelConfig, nnx.Rngs], nnx.Module]
+    attention: str
+    """A key of `ATTENTION`."""
 
     def init(self, key: jax.Array) -> Params:
         """Float32 parameters; the same on every mesh."""
@@ -84,14 +86,14 @@ class ModelDef:
         dropout: Dropout | None = None,
     ) -> jax.Array:
         """[B, T, D] after the final norm, in the compute type."""
-        ends, mask = self._merge_ends(params), document_mask(segments_BT)
+        ends, attend = self._merge_ends(params), ATTENTION[self.attention].make(segments_BT)
         turn = rotation(positions_BT, self.cfg.head_size, self.cfg.rope_theta)
         block_def = nnx.graphdef(self._block())
 
         def body(x_BTD: jax.Array, layer: tuple[jax.Array, Params]) -> tuple[jax.Array, None]:
             index, layer_params = layer
             block = nnx.merge(block_def, layer_params)
-            return block(x_BTD, turn, mask, dropout, index), None
+            return block(x_BTD, turn, attend, dropout, index), None
 
         if self.cfg.remat != "none":
             body = jax.checkpoint(body, policy=REMAT[self.cfg.remat])

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from jax import numpy as jnp
 
-from jaxlm.ops.attention import document_mask, reference
+from jaxlm.ops.attention.reference import attention as reference
+from jaxlm.ops.attention.reference import document_mask
 
 B, T, K = 2, 5, 4
 

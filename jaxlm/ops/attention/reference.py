@@ -1,7 +1,9 @@
-"""Attention. `reference` is plain JAX and the oracle that every other kernel is tested against.
+"""Attention in plain JAX: the oracle that every other kernel is tested against.
 
 Shapes: B rows, T queries, S keys, H query heads, N key-value heads, G = H / N, K head width.
 """
+
+from collections.abc import Callable
 
 import jax
 from jax import numpy as jnp
@@ -10,7 +12,13 @@ MASKED = -1e30
 """Score of a pair that may not attend; finite, so that a row without any pair gives no NaN."""
 
 
-def reference(
+def make(segments_BT: jax.Array) -> Callable[[jax.Array, jax.Array, jax.Array], jax.Array]:
+    """Attention over rows of documents."""
+    mask_BTT = document_mask(segments_BT)
+    return lambda q_BTHK, k_BTNK, v_BTNK: attention(q_BTHK, k_BTNK, v_BTNK, mask_BTT)
+
+
+def attention(
     q_BTHK: jax.Array, k_BSNK: jax.Array, v_BSNK: jax.Array, mask_BTS: jax.Array
 ) -> jax.Array:
     """Softmax attention in grouped-query form -> [B, T, H, K]; the softmax is float32.
