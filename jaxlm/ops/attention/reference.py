@@ -3,19 +3,24 @@
 Shapes: B rows, T queries, S keys, H query heads, N key-value heads, G = H / N, K head width.
 """
 
-from collections.abc import Callable
-
 import jax
 from jax import numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+
+from jaxlm.ops.attention.kernel import OUT, Attend, Kernel
 
 MASKED = -1e30
 """Score of a pair that may not attend; finite, so that a row without any pair gives no NaN."""
 
 
-def make(segments_BT: jax.Array) -> Callable[[jax.Array, jax.Array, jax.Array], jax.Array]:
+def make(segments_BT: jax.Array) -> Attend:
     """Attention over rows of documents."""
     mask_BTT = document_mask(segments_BT)
-    return lambda q_BTHK, k_BTNK, v_BTNK: attention(q_BTHK, k_BTNK, v_BTNK, mask_BTT)
+
+    def attend(q_BTHK: jax.Array, k_BTNK: jax.Array, v_BTNK: jax.Array) -> jax.Array:
+        return checkpoint_name(attention(q_BTHK, k_BTNK, v_BTNK, mask_BTT), OUT)
+
+    return attend
 
 
 def attention(
@@ -40,3 +45,10 @@ def document_mask(segments_BT: jax.Array) -> jax.Array:
     causal_TT = jnp.arange(t)[:, None] >= jnp.arange(t)[None, :]
     same_BTT = segments_BT[:, :, None] == segments_BT[:, None, :]
     return causal_TT[None] & same_BTT
+
+
+KERNEL = Kernel(
+    make,
+    platforms=("cpu", "tpu", "cuda"),
+    about="plain JAX, which holds the scores of all T x T pairs of a head in memory",
+)
