@@ -1,6 +1,6 @@
 """Cross entropy over the padded vocabulary, whole or in blocks, with z-loss (PaLM, section 5).
 
-Shapes: B rows, T targets, D model width, V padded vocabulary, v a block of it.
+Shapes: B rows, T targets, D model width, V padded vocabulary; s shards of it, v a shard's block.
 """
 
 from typing import NamedTuple
@@ -9,7 +9,8 @@ import jax
 from jax import numpy as jnp
 
 from jaxlm.config import LossConfig
-from jaxlm.mesh import Axes, constrain
+from jaxlm.mesh import Axes, constrain, sizes_in_force
+from jaxlm.ops import sequence
 from jaxlm.ops.dense import dense, gather
 from jaxlm.schema import ConfigError
 
@@ -52,25 +53,28 @@ def token_loss(
     vocab_blocks: int = 1,
 ) -> TokenLoss:
     """The loss of each target; float32. Columns from `vocab_size` on count for nothing."""
+    hidden_BTD = sequence.gather(hidden_BTD)  # each tensor shard has its part of V for all of T
     if vocab_blocks > 1:
         return _blocked(hidden_BTD, kernel_DV, axes, targets_BT, vocab_size, vocab_blocks)
     logits_BTV = constrain(dense(hidden_BTD, kernel_DV, axes), "batch", None, "vocab")
     ids_V = jnp.arange(kernel_DV.shape[1])
-    logits_BTV, at_target_BTV = _mask(logits_BTV, ids_V, targets_BT, vocab_size)
+    logits_BTV, at_target_BTV = _mask(
+        logits_BTV, ids_V[None, None], targets_BT[:, :, None], vocab_size
+    )
     log_z_BT = jax.nn.logsumexp(logits_BTV, axis=-1)
     return TokenLoss(log_z_BT - at_target_BTV.sum(-1), log_z_BT)
 
 
 def _mask(
-    logits_BTV: jax.Array, ids_V: jax.Array, targets_BT: jax.Array, vocab_size: int
+    logits: jax.Array, ids: jax.Array, targets: jax.Array, vocab_size: int
 ) -> tuple[jax.Array, jax.Array]:
     """Float32 logits without padding, and the same with all but the target's set to zero.
 
-    The target is picked by comparing ids: a gather would force the logits into memory.
+    `ids` and `targets` have the dimensions of the logits, or 1. The target is picked by comparing
+    ids: a gather would force the logits into memory.
     """
-    logits_BTV = jnp.where(ids_V[None, None] < vocab_size, logits_BTV.astype(jnp.float32), PADDED)
-    hit_BTV = ids_V[None, None] == targets_BT[:, :, None]
-    return logits_BTV, jnp.where(hit_BTV, logits_BTV, 0.0)
+    logits = jnp.where(ids < vocab_size, logits.astype(jnp.float32), PADDED)
+    return logits, jnp.where(ids == targets, logits, 0.0)
 
 
 def _blocked(
@@ -83,36 +87,43 @@ def _blocked(
 ) -> TokenLoss:
     """The same with an online log-sum-exp over blocks; logits are recomputed in the backward pass.
 
-    Block j is the j-th part of every tensor shard, so that taking it moves nothing.
+    Block j is the j-th part of every tensor shard, so that taking it moves nothing. Each shard has
+    sums of its own, and the gradient of a hidden state of its own, until the blocks are through:
+    what the shards exchange is exchanged once, not once a block.
     """
     d, v = kernel_DV.shape
-    ambient = jax.sharding.get_abstract_mesh()
-    shards = 1 if ambient.empty else ambient.shape["tensor"]
+    shards = sizes_in_force().get("tensor", 1)
     assert v % (shards * blocks) == 0, (v, shards, blocks)
     width = v // (shards * blocks)
     kernel_nDsv = jnp.moveaxis(kernel_DV.reshape(d, shards, blocks, width), 2, 0)
     ids_nsv = jnp.moveaxis(jnp.arange(v).reshape(shards, blocks, width), 1, 0)
     block_axes = (axes[0], axes[1], None)
+    hidden_sBTD = jnp.broadcast_to(hidden_BTD[None], (shards, *hidden_BTD.shape))
+    hidden_sBTD = constrain(hidden_sBTD, "vocab", "batch", None, None)
 
     def body(carry: tuple, block: tuple) -> tuple:
-        top_BT, sum_BT, hit_BT = carry
+        top_sBT, sum_sBT, hit_sBT = carry
         kernel_Dsv, ids_sv = block
         kernel_Dsv = gather(kernel_Dsv, block_axes, hidden_BTD.dtype)
-        logits = jnp.einsum("btd,dsv->btsv", hidden_BTD, kernel_Dsv)
-        logits = constrain(logits, "batch", None, "vocab", None)
-        logits_BTv, at_target_BTv = _mask(
-            logits.reshape(*targets_BT.shape, -1), ids_sv.reshape(-1), targets_BT, vocab_size
+        logits = jnp.einsum("sbtd,dsv->sbtv", hidden_sBTD, kernel_Dsv)
+        logits = constrain(logits, "vocab", "batch", None, None)
+        logits_sBTv, at_target_sBTv = _mask(
+            logits, ids_sv[:, None, None], targets_BT[None, :, :, None], vocab_size
         )
-        new_BT = jax.lax.stop_gradient(jnp.maximum(top_BT, logits_BTv.max(-1)))
-        sum_BT = sum_BT * jnp.exp(top_BT - new_BT)
-        sum_BT = sum_BT + jnp.exp(logits_BTv - new_BT[:, :, None]).sum(-1)
-        return (new_BT, sum_BT, hit_BT + at_target_BTv.sum(-1)), None
+        new_sBT = jax.lax.stop_gradient(jnp.maximum(top_sBT, logits_sBTv.max(-1)))
+        sum_sBT = sum_sBT * jnp.exp(top_sBT - new_sBT)
+        sum_sBT = sum_sBT + jnp.exp(logits_sBTv - new_sBT[..., None]).sum(-1)
+        return (new_sBT, sum_sBT, hit_sBT + at_target_sBTv.sum(-1)), None
 
-    zeros_BT = jnp.zeros(targets_BT.shape, jnp.float32)
-    start = (zeros_BT + PADDED, zeros_BT, zeros_BT)
-    (top_BT, sum_BT, hit_BT), _ = jax.lax.scan(jax.checkpoint(body), start, (kernel_nDsv, ids_nsv))
-    log_z_BT = top_BT + jnp.log(sum_BT)
-    return TokenLoss(log_z_BT - hit_BT, log_z_BT)
+    zeros_sBT = jnp.zeros((shards, *targets_BT.shape), jnp.float32)
+    zeros_sBT = constrain(zeros_sBT, "vocab", "batch", None)
+    start = (zeros_sBT + PADDED, zeros_sBT, zeros_sBT)
+    (top_sBT, sum_sBT, hit_sBT), _ = jax.lax.scan(
+        jax.checkpoint(body), start, (kernel_nDsv, ids_nsv)
+    )
+    top_BT = top_sBT.max(0)
+    log_z_BT = top_BT + jnp.log((sum_sBT * jnp.exp(top_sBT - top_BT[None])).sum(0))
+    return TokenLoss(log_z_BT - hit_sBT.sum(0), log_z_BT)
 
 
 def sums(tokens: TokenLoss, weights_BT: jax.Array, cfg: LossConfig) -> Sums:

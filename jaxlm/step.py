@@ -11,15 +11,19 @@ import jax
 import numpy as np
 import optax
 from jax import numpy as jnp
+from jax import stages
 from jax.sharding import Mesh
 from jax.typing import ArrayLike
 
+from jaxlm import compiler
 from jaxlm import loss as loss_lib
 from jaxlm import mesh as mesh_lib
+from jaxlm.accumulate import accumulate
 from jaxlm.config import LossConfig
 from jaxlm.loss import Sums
 from jaxlm.models.block import Dropout
 from jaxlm.models.transformer import ModelDef, Params
+from jaxlm.optim.optimizer import Optimizer
 from jaxlm.state import TrainState
 
 
@@ -75,7 +79,7 @@ class StepDef:
     """All that is fixed when a step is compiled."""
 
     model: ModelDef
-    optimizer: optax.GradientTransformationExtraArgs
+    optimizer: Optimizer
     loss: LossConfig
     clip_norm: float
     seed: int
@@ -135,28 +139,14 @@ def gradients(
     params: Params, step: StepDef, rows_BT1: jax.Array, dropout: Dropout | None
 ) -> tuple[Params, Sums]:
     """Undivided gradients and sums of a batch, accumulated over its microbatches in float32."""
-    differentiate = jax.grad(objective, has_aux=True)
-    if step.microbatches == 1:
-        return differentiate(params, step, rows_BT1, dropout)
+    keys_B, rate = (None, None) if dropout is None else dropout
 
-    def body(total: tuple[Params, Sums], part: tuple) -> tuple[tuple[Params, Sums], None]:
-        rows_bT1, keys_b = part
-        own = None if dropout is None else Dropout(keys_b, dropout.rate)
-        return jax.tree.map(jnp.add, total, differentiate(params, step, rows_bT1, own)), None
+    def differentiate(shared: tuple, part: tuple) -> tuple[Params, Sums]:
+        (params, rate), (rows_bT1, keys_b) = shared, part
+        own = None if rate is None else Dropout(keys_b, rate)
+        return jax.grad(objective, has_aux=True)(params, step, rows_bT1, own)
 
-    keys_B = None if dropout is None else dropout.keys_B
-    parts = jax.tree.map(lambda x: _split(x, step.microbatches), (rows_BT1, keys_B))
-    zero = jnp.zeros((), jnp.float32)
-    start = (jax.tree.map(jnp.zeros_like, params), Sums(zero, zero, zero))
-    return jax.lax.scan(body, start, parts)[0]
-
-
-def _split(x: jax.Array, microbatches: int) -> jax.Array:
-    """[B, ...] -> [microbatches, b, ...], each device keeping its own rows."""
-    ways = mesh_lib.batch_ways()
-    rows = x.shape[0] // (ways * microbatches)
-    x = x.reshape(ways, microbatches, rows, *x.shape[1:]).swapaxes(0, 1)
-    return x.reshape(microbatches, ways * rows, *x.shape[3:])
+    return accumulate(differentiate, (params, rate), (rows_BT1, keys_B), step.microbatches)
 
 
 def train_step(
@@ -181,14 +171,16 @@ def train_step(
     return TrainState(state.step + 1, position, params, opt_state), metrics
 
 
-def compile_train_step(
-    step: StepDef, mesh: Mesh, where: TrainState
-) -> Callable[[TrainState, jax.Array, Controls], tuple[TrainState, Metrics]]:
-    """`train_step` compiled for a mesh; the state given is donated."""
+def compile_train_step(step: StepDef, mesh: Mesh, where: TrainState) -> stages.Wrapped:
+    """`train_step` compiled for a mesh: (state, rows [B, T + 1], controls) -> (state, Metrics).
+
+    The state given is donated.
+    """
     return jax.jit(
         lambda state, rows_BT1, controls: train_step(step, state, rows_BT1, controls),
         out_shardings=(where, mesh_lib.replicated(mesh)),
         donate_argnums=0,
+        compiler_options=compiler.options(mesh.devices.flat[0]),
     )
 
 

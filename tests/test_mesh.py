@@ -1,8 +1,9 @@
 """Meshes and shardings, and what is refused with its numbers."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import jax
+import numpy as np
 import pytest
 from jax import numpy as jnp
 from jax.sharding import PartitionSpec as P
@@ -44,6 +45,60 @@ def test_a_mesh_that_does_not_use_every_device_is_refused(cfg, sizes):
         mesh_lib.make(cfg)
     assert str(error.value) == (
         f"config.mesh: {sizes} does not make 8 devices; change one, or set one to -1 for the rest"
+    )
+
+
+@dataclass(frozen=True)
+class Device:
+    """What `mesh.make` looks at in a device."""
+
+    id: int
+    platform: str
+    process_index: int = 0
+    slice_index: int = 0
+
+
+def nodes(count: int, gpus: int) -> list[Device]:
+    """GPUs as JAX lists them on a cluster: a process a node, each a slice of its own."""
+    return [Device(i, "gpu", i // gpus, i // gpus) for i in range(count * gpus)]
+
+
+def test_tensor_stays_inside_a_node_and_data_is_outermost():
+    mesh = mesh_lib.make(MeshConfig(2, -1, 4), nodes(4, 8))
+    ids = np.vectorize(lambda device: device.id)(mesh.devices)
+    assert ids.shape == (2, 4, 4)
+    assert (ids == np.arange(32).reshape(2, 4, 4)).all()  # fsdp crosses to the next node
+
+
+@pytest.mark.parametrize(
+    ("devices", "tensor", "node"),
+    [
+        (nodes(2, 8), 16, 8),
+        (nodes(8, 1), 2, 1),
+        ([Device(i, "gpu", i // 4) for i in range(8)], 8, 4),  # of a topology: no slices
+    ],
+)
+def test_tensor_across_nodes_is_refused(devices, tensor, node):
+    with pytest.raises(ConfigError) as error:
+        mesh_lib.make(MeshConfig(1, -1, tensor), devices)
+    assert str(error.value) == (
+        f"config.mesh.tensor={tensor} would cross nodes of {node} GPUs, and tensor parallelism "
+        f"needs the links inside a node; use a divisor of {node}"
+    )
+
+
+def test_processes_of_one_gpu_each_share_a_node():
+    devices = [Device(i, "gpu", i) for i in range(8)]
+    assert mesh_lib.make(MeshConfig(1, 1, 8), devices).shape["tensor"] == 8
+
+
+def test_data_that_leaves_slices_out_is_refused():
+    devices = [Device(i, "tpu", i // 4, i // 16) for i in range(32)]
+    with pytest.raises(ConfigError) as error:
+        mesh_lib.make(MeshConfig(1, -1, 2), devices)
+    assert str(error.value) == (
+        "config.mesh.data=1 is not a multiple of the 2 slices, and only data crosses from one to "
+        "the next; each has 16 devices for fsdp x tensor, so use data=2, or a multiple"
     )
 
 
@@ -128,3 +183,21 @@ def test_activations_are_pinned_on_a_mesh_and_left_alone_without_one():
     with jax.set_mesh(tiny.mesh((2, 2, 2))):
         assert jax.jit(pin)(x).sharding.spec == P(("data", "fsdp"), "tensor")
         assert mesh_lib.batch_ways() == 4
+
+
+def test_inside_of_an_axis_it_is_not_there():
+    """A step sums over `data` by hand: there, the compiler has the other axes to split over."""
+    seen = {}
+
+    def replica(x):
+        seen.update(mesh_lib.sizes_in_force(), ways=mesh_lib.batch_ways())
+        return mesh_lib.constrain(x, "batch", "mlp")
+
+    with jax.set_mesh(tiny.mesh((2, 2, 2))):
+        assert mesh_lib.sizes_in_force() == {"data": 2, "fsdp": 2, "tensor": 2}
+        inside = jax.shard_map(replica, in_specs=P("data"), out_specs=P("data"),
+                               axis_names={"data"})  # fmt: skip
+        found = jax.jit(inside)(jnp.ones((8, 4)))
+    assert seen == {"fsdp": 2, "tensor": 2, "ways": 2}
+    assert found.sharding.spec == P(("data", "fsdp"), "tensor")
+    assert mesh_lib.sizes_in_force() == {}

@@ -93,24 +93,52 @@ def test_loss_and_gradients_agree(params, reference, shape, tied, layers, remat,
 @pytest.fixture(scope="module")
 def with_dropout(params):
     """The whole batch at once, on one device."""
-    return run(tiny.step_def(dropout=True), (1, 1, 1), params[False], 0.3)
+    return {
+        tied: run(
+            tiny.step_def(replace(MODEL, tied_embeddings=tied), dropout=True),
+            (1, 1, 1),
+            params[tied],
+            0.3,
+        )
+        for tied in (False, True)
+    }
 
 
 def test_dropout_does_something(reference, with_dropout):
-    assert abs(with_dropout[1].loss - reference[False][1].loss) > 0.1
+    assert abs(with_dropout[False][1].loss - reference[False][1].loss) > 0.1
 
 
 @pytest.mark.parametrize(
-    ("shape", "microbatches"), [((1, 1, 1), 4), ((2, 2, 2), 2), ((1, 8, 1), 1)]
+    ("shape", "microbatches", "tied", "blocks"),
+    [
+        ((1, 1, 1), 4, False, 1),
+        ((2, 2, 2), 2, False, 2),
+        ((1, 8, 1), 1, False, 1),
+        ((2, 1, 4), 4, True, 1),
+        ((4, 2, 1), 1, True, 4),
+    ],
 )
-def test_accumulation_equals_the_big_batch(params, with_dropout, shape, microbatches):
+def test_accumulation_equals_the_big_batch(params, with_dropout, shape, microbatches, tied, blocks):
     """With microbatches of unequal weight; dropout's masks move with neither mesh nor cut."""
     weights = np.asarray(read_rows(jnp.asarray(tiny.ids()), BOS_ID, PAD_ID).weights).sum(1)
     assert weights[:2].sum() > 4 * weights[-2:].sum()
-    step = tiny.step_def(dropout=True, microbatches=microbatches)
-    grads, sums = run(step, shape, params[False], 0.3)
-    np.testing.assert_allclose(sums, with_dropout[1], rtol=1e-6)
-    tiny.assert_trees_close(grads, with_dropout[0], 1e-5)
+    step = tiny.step_def(
+        replace(MODEL, tied_embeddings=tied),
+        loss=LossConfig(vocab_blocks=blocks),
+        dropout=True,
+        microbatches=microbatches,
+    )
+    grads, sums = run(step, shape, params[tied], 0.3)
+    np.testing.assert_allclose(sums, with_dropout[tied][1], rtol=1e-6)
+    tiny.assert_trees_close(grads, with_dropout[tied][0], 1e-5)
+
+
+def test_replicas_with_more_tensor_shards_than_key_value_heads():
+    """Those heads are replicated over 4 shards, next to 2 replicas."""
+    step = tiny.step_def(replace(MODEL, n_kv_heads=2), dropout=True, microbatches=2)
+    found, expected = (run(step, s, tiny.init(step.model), 0.3) for s in ((2, 1, 4), (1, 1, 1)))
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-6)
+    tiny.assert_trees_close(found[0], expected[0], 1e-5)
 
 
 def test_row_keys_follow_the_64_bit_position():
@@ -205,7 +233,9 @@ def test_a_step_moves_the_clock_and_reports(five_steps):
 def test_gradients_are_clipped_to_the_global_norm(five_steps):
     metrics, end = five_steps[0]
     assert metrics.grad_norm > 2 * CLIP  # as it was before
-    np.testing.assert_allclose(optax.tree.norm(end.opt_state.mu) / (1 - 0.9), CLIP, rtol=1e-5)
+    np.testing.assert_allclose(
+        optax.tree.norm(end.opt_state.slots["mu"]) / (1 - 0.9), CLIP, rtol=1e-5
+    )
 
 
 def test_another_mesh_takes_the_same_steps(params, five_steps):
@@ -214,7 +244,9 @@ def test_another_mesh_takes_the_same_steps(params, five_steps):
     for i, (metrics, end) in enumerate(train(step, (2, 2, 2), params[False], 2)):
         np.testing.assert_allclose(metrics.loss, five_steps[i][0].loss, rtol=1e-5)
         assert metrics.flags.tolist() == [0, 1]
-        tiny.assert_trees_close(end.opt_state.mu, five_steps[i][1].opt_state.mu, 1e-4)
+        tiny.assert_trees_close(
+            end.opt_state.slots["mu"], five_steps[i][1].opt_state.slots["mu"], 1e-4
+        )
 
 
 def test_evaluation_sums_count_targets_and_their_bytes(params):

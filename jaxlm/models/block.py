@@ -7,11 +7,11 @@ from flax import nnx
 from jax import numpy as jnp
 
 from jaxlm.config import ModelConfig
-from jaxlm.mesh import constrain
 from jaxlm.models.attention import Attention, Cache
 from jaxlm.models.mlp import MLP
 from jaxlm.models.norm import RMSNorm
 from jaxlm.models.rope import Rotation
+from jaxlm.ops import sequence
 from jaxlm.ops.attention import Attend
 
 
@@ -23,7 +23,7 @@ class Dropout(NamedTuple):
 
 
 class Block(nnx.Module):
-    """x + attention(norm(x)), then x + mlp(norm(x)); x [B, T, D]."""
+    """x + attention(norm(x)), then x + mlp(norm(x)); x [B, T, D] is split along T, too."""
 
     def __init__(self, cfg: ModelConfig, rngs: nnx.Rngs):
         self.attention_norm = RMSNorm(cfg.d_model, cfg.norm_eps)
@@ -40,18 +40,20 @@ class Block(nnx.Module):
         layer: jax.Array,
     ) -> jax.Array:
         """[B, T, D]."""
-        y_BTD = self.attention(self.attention_norm(x_BTD), turn, attend)
-        x_BTD = x_BTD + constrain(drop(y_BTD, dropout, 2 * layer), "batch", None, None)
-        y_BTD = self.mlp(self.mlp_norm(x_BTD))
-        return x_BTD + constrain(drop(y_BTD, dropout, 2 * layer + 1), "batch", None, None)
+        y_BTD = self.attention(sequence.gather(self.attention_norm(x_BTD)), turn, attend)
+        x_BTD = x_BTD + drop(sequence.scatter(y_BTD), dropout, 2 * layer)
+        y_BTD = self.mlp(sequence.gather(self.mlp_norm(x_BTD)))
+        return x_BTD + drop(sequence.scatter(y_BTD), dropout, 2 * layer + 1)
 
     def decode(
         self, x_BTD: jax.Array, turn: Rotation, positions_BT: jax.Array, cache: Cache
     ) -> tuple[jax.Array, Cache]:
         """[B, T, D] of T new tokens, and the cache with them."""
-        y_BTD, cache = self.attention.decode(self.attention_norm(x_BTD), turn, positions_BT, cache)
-        x_BTD = x_BTD + y_BTD
-        return x_BTD + self.mlp(self.mlp_norm(x_BTD)), cache
+        h_BTD = sequence.gather(self.attention_norm(x_BTD))
+        y_BTD, cache = self.attention.decode(h_BTD, turn, positions_BT, cache)
+        x_BTD = x_BTD + sequence.scatter(y_BTD)
+        y_BTD = self.mlp(sequence.gather(self.mlp_norm(x_BTD)))
+        return x_BTD + sequence.scatter(y_BTD), cache
 
 
 def drop(x_BTD: jax.Array, dropout: Dropout | None, site: jax.Array) -> jax.Array:

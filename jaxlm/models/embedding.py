@@ -3,15 +3,15 @@
 A plain gather from a sharded table makes XLA gather the whole table or all activations. Here each
 device looks up its own columns (or its own vocabulary rows, if the table is tied to the head) for
 the tokens of its fsdp group, and an all-to-all over fsdp turns columns into rows of the batch.
+Over the tensor axis, parts of the table turn into parts of the sequence.
 """
 
 import jax
 from flax import nnx
 from jax import numpy as jnp
-from jax.sharding import PartitionSpec as P
 
 from jaxlm.config import ModelConfig
-from jaxlm.mesh import Axes, constrain, spec
+from jaxlm.mesh import Axes, sizes_in_force, spec
 from jaxlm.models.initial import normal
 
 TIED: Axes = ("vocab", "embed")
@@ -29,33 +29,41 @@ class Embedding(nnx.Module):
 
     def __call__(self, tokens_BT: jax.Array, dtype: jnp.dtype) -> jax.Array:
         """The rows of the table, in `dtype`."""
-        ambient = jax.sharding.get_abstract_mesh()
-        table_VD = self.table[...]
-        if ambient.empty or ambient.size == 1:
+        sizes, table_VD = sizes_in_force(), self.table[...]
+        if all(size == 1 for size in sizes.values()):
             return table_VD[tokens_BT].astype(dtype)
         look_up = _tied_look_up if self.tied else _untied_look_up
-        x_BTD = jax.shard_map(
-            lambda table, tokens: look_up(table.astype(dtype), tokens),
+        out = spec(sizes, ("batch", "seq", None), (*tokens_BT.shape, table_VD.shape[1]))
+        split = out[1] is not None
+        return jax.shard_map(
+            lambda table, tokens: look_up(table.astype(dtype), tokens, split),
             in_specs=(
-                spec(dict(ambient.shape), self.axes, table_VD.shape),
-                P(("data", "fsdp"), None),
+                spec(sizes, self.axes, table_VD.shape),
+                spec(sizes, ("batch", None), tokens_BT.shape),
             ),
-            out_specs=P(("data", "fsdp"), None, None if self.tied else "tensor"),
+            out_specs=out,
+            axis_names=set(sizes),
+            check_vma=False,  # it cannot see that a gather over tensor leaves equal copies
         )(table_VD, tokens_BT)
-        return constrain(x_BTD, "batch", None, None)
 
 
-def _untied_look_up(table_Vd: jax.Array, tokens_bT: jax.Array) -> jax.Array:
-    """Every device holds all of V and its part of D."""
+def _untied_look_up(table_Vd: jax.Array, tokens_bT: jax.Array, split: bool) -> jax.Array:
+    """Every device holds all of V and its part of D, tensor major."""
     tokens_BT = jax.lax.all_gather(tokens_bT, "fsdp", axis=0, tiled=True)
-    return jax.lax.all_to_all(table_Vd[tokens_BT], "fsdp", 0, 2, tiled=True)
+    x_bTd = jax.lax.all_to_all(table_Vd[tokens_BT], "fsdp", 0, 2, tiled=True)
+    if split:
+        return jax.lax.all_to_all(x_bTd, "tensor", 1, 2, tiled=True)
+    return jax.lax.all_gather(x_bTd, "tensor", axis=2, tiled=True)
 
 
-def _tied_look_up(table_vd: jax.Array, tokens_bT: jax.Array) -> jax.Array:
+def _tied_look_up(table_vd: jax.Array, tokens_bT: jax.Array, split: bool) -> jax.Array:
     """Each device of the tensor axis holds its part of V; the parts of a row are summed."""
     tokens_BT = jax.lax.all_gather(tokens_bT, "fsdp", axis=0, tiled=True)
     own_BT = tokens_BT - jax.lax.axis_index("tensor") * table_vd.shape[0]
     here_BT = (own_BT >= 0) & (own_BT < table_vd.shape[0])
     x_BTd = jnp.where(here_BT[..., None], table_vd[jnp.where(here_BT, own_BT, 0)], 0)
-    x_BTd = jax.lax.psum(x_BTd, "tensor")
+    if split:
+        x_BTd = jax.lax.psum_scatter(x_BTd, "tensor", scatter_dimension=1, tiled=True)
+    else:
+        x_BTd = jax.lax.psum(x_BTd, "tensor")
     return jax.lax.all_to_all(x_BTd, "fsdp", 0, 2, tiled=True)
