@@ -5,12 +5,17 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-import optax
 from jax import numpy as jnp
 from jax.sharding import Mesh, NamedSharding
 
 from jaxlm import mesh as mesh_lib
 from jaxlm.models.transformer import ModelDef, Params
+from jaxlm.optim.optimizer import Optimizer, OptState
+from jaxlm.optim.paths import flat, nested
+from jaxlm.optim.rule import Slot
+
+HOST = "pinned_host"
+"""JAX's name of host memory that a device can reach by itself."""
 
 
 class TrainState(NamedTuple):
@@ -22,7 +27,7 @@ class TrainState(NamedTuple):
     """uint32[2]: high and low half of the position, the next row of the order."""
     params: Params
     """Float32."""
-    opt_state: optax.OptState
+    opt_state: OptState
 
 
 def split_position(position: int | np.ndarray) -> np.ndarray:
@@ -36,18 +41,25 @@ def join_position(halves: np.ndarray | jax.Array) -> int:
     return (high << 32) | low
 
 
-def shardings(model: ModelDef, optimizer: optax.GradientTransformation, mesh: Mesh) -> TrainState:
-    """A TrainState of NamedShardings: optimizer state lies with its parameter."""
-    params = param_shardings(model, mesh)
+def shardings(model: ModelDef, optimizer: Optimizer, mesh: Mesh) -> TrainState:
+    """A TrainState of NamedShardings: optimizer state lies with its parameter.
+
+    What an offloaded optimizer keeps is in `pinned_host` memory, split among the hosts' devices.
+    """
+    axes, shapes = flat(model.axes()), flat(model.abstract())
+
+    def place(path: tuple[str, ...], slot: Slot) -> NamedSharding:
+        own = tuple(axes[path][dim] for dim in slot.dims)
+        where = mesh_lib.sharding(mesh, own, slot.shape(shapes[path].shape))
+        return where.with_memory_kind(HOST) if optimizer.offload else where
+
+    slots = {
+        name: nested({path: place(path, slot) for path, slot in slots.items()})
+        for name, slots in optimizer.slots(model.abstract()).items()
+    }
     whole = mesh_lib.replicated(mesh)
-    opt_state = optax.tree_utils.tree_map_params(
-        optimizer,
-        lambda _, sharding: sharding,
-        jax.eval_shape(optimizer.init, model.abstract()),
-        params,
-        transform_non_params=lambda _: whole,
-    )
-    return TrainState(whole, whole, params, opt_state)  # pyright: ignore[reportArgumentType]
+    opt_state = OptState(whole, slots)  # pyright: ignore[reportArgumentType]
+    return TrainState(whole, whole, param_shardings(model, mesh), opt_state)  # pyright: ignore[reportArgumentType]
 
 
 def param_shardings(model: ModelDef, mesh: Mesh) -> Params:
@@ -61,17 +73,13 @@ def param_shardings(model: ModelDef, mesh: Mesh) -> Params:
     )
 
 
-def init(
-    model: ModelDef, optimizer: optax.GradientTransformation, seed: int, where: TrainState
-) -> TrainState:
+def init(model: ModelDef, optimizer: Optimizer, seed: int, where: TrainState) -> TrainState:
     """The state at position 0, made in place; bit-identical on every mesh."""
     build = jax.jit(_build(model, optimizer), out_shardings=where)
     return build(jax.random.key(seed))
 
 
-def abstract(
-    model: ModelDef, optimizer: optax.GradientTransformation, where: TrainState
-) -> TrainState:
+def abstract(model: ModelDef, optimizer: Optimizer, where: TrainState) -> TrainState:
     """Shapes, types and shardings of a state, without arrays: what a restore fills."""
     build = _build(model, optimizer)
     shapes = jax.eval_shape(lambda: build(jax.random.key(0)))
@@ -80,9 +88,7 @@ def abstract(
     )
 
 
-def _build(
-    model: ModelDef, optimizer: optax.GradientTransformation
-) -> Callable[[jax.Array], TrainState]:
+def _build(model: ModelDef, optimizer: Optimizer) -> Callable[[jax.Array], TrainState]:
     def build(key: jax.Array) -> TrainState:
         params = model.init(key)
         zero = jnp.zeros((), jnp.int32)

@@ -13,21 +13,17 @@ from flax import nnx
 from jax import numpy as jnp
 
 from jaxlm.config import ModelConfig
-from jaxlm.mesh import Axes, constrain
+from jaxlm.mesh import Axes
 from jaxlm.models.attention import Cache
 from jaxlm.models.block import Dropout
 from jaxlm.models.embedding import Embedding
 from jaxlm.models.linear import Linear
 from jaxlm.models.norm import RMSNorm
+from jaxlm.models.remat import rematerialized
 from jaxlm.models.rope import rotation
 from jaxlm.ops.attention import ATTENTION
 
 type Params = dict[str, Any]
-
-REMAT = {
-    "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
-    "full": jax.checkpoint_policies.nothing_saveable,
-}
 
 
 class Head(NamedTuple):
@@ -95,10 +91,8 @@ class ModelDef:
             block = nnx.merge(block_def, layer_params)
             return block(x_BTD, turn, attend, dropout, index), None
 
-        if self.cfg.remat != "none":
-            body = jax.checkpoint(body, policy=REMAT[self.cfg.remat])
+        body = rematerialized(body, self.cfg)
         x_BTD = ends.embedding(tokens_BT, self.dtype)
-        x_BTD = constrain(x_BTD, "batch", None, None)
         layers = (jnp.arange(self.cfg.n_layers), params["blocks"])
         return ends.norm(self._run(body, x_BTD, layers)[0])
 

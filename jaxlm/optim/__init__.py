@@ -2,20 +2,23 @@
 
 from collections.abc import Callable
 
-import optax
-
 from jaxlm.config import OptimConfig
+from jaxlm.optim.adafactor import adafactor
 from jaxlm.optim.adamw import adamw
+from jaxlm.optim.muon import muon
+from jaxlm.optim.optimizer import Optimizer
 from jaxlm.optim.schedules import SCHEDULES, Span
 from jaxlm.schema import ConfigError
 
-OPTIMIZERS: dict[str, Callable[[OptimConfig], optax.GradientTransformationExtraArgs]] = {
+OPTIMIZERS: dict[str, Callable[[OptimConfig], Optimizer]] = {
     "adamw": adamw,
+    "adafactor": adafactor,
+    "muon": muon,
 }
 
 
-def build(cfg: OptimConfig) -> optax.GradientTransformationExtraArgs:
-    """The optimizer of a config; its `update` takes `lr`."""
+def build(cfg: OptimConfig) -> Optimizer:
+    """The optimizer of a config."""
     if cfg.name not in OPTIMIZERS:
         known = ", ".join(OPTIMIZERS)
         raise ConfigError(f"config.optim.name={cfg.name!r}: must be one of {known}")
