@@ -1,0 +1,104 @@
+"""What the reader of a plan must be told: what is odd, what is doubtful, what could be better."""
+
+from collections.abc import Iterator, Sequence
+
+from jaxlm.hardware import GPU_MEMORY_SHARE
+from jaxlm.plan.figures import Flops, Layout, Traffic
+
+GIB = 2**30
+
+ROOM = 0.05
+"""Of a device's memory: evaluation, and what the allocator wastes, want at least so much."""
+
+NOTABLE = 0.01
+"""Of the bytes that a step sends: less is not worth a word."""
+
+TOLERANCE = 1.05
+"""Between executed and expected FLOPs."""
+
+ABOVE_MINIMUM = 1.1
+"""Bytes of a kind of collective over the written-out minimum."""
+
+RECOMPUTES = "Can't reduce memory use below"
+"""XLA's words where recomputing does not save enough."""
+
+INVOLUNTARY = "Involuntary full rematerialization"
+"""XLA's words where it gathers an array whole to change its sharding."""
+
+
+def of_memory(headroom: float, log: str, platform: str) -> Iterator[str]:
+    """About a program's memory; `headroom` is the free share of a device."""
+    if 0 <= headroom < ROOM:
+        yield (
+            f"{headroom:.1%} of the memory is free: evaluation, and what the allocator wastes, "
+            f"want {ROOM:.0%}"
+        )
+    if RECOMPUTES in log:
+        yield (
+            "XLA recomputed to save memory, and did not reach its own limit, 80% of the device: "
+            "the FLOPs show the price"
+        )
+    if platform == "cuda":
+        yield (
+            f"the memory is that of a run with XLA_CLIENT_MEM_FRACTION={GPU_MEMORY_SHARE}; "
+            "without it XLA sets aside 0.75 of the device"
+        )
+
+
+def of_flops(flops: Flops) -> Iterator[str]:
+    """About what is computed."""
+    over = flops.executed / flops.expected
+    if over > TOLERANCE:
+        yield (
+            f"the program executes {over:.2f} times the FLOPs that model and remat policy account "
+            "for: the compiler recomputes on its own account, most likely to save memory; take "
+            "fewer rows at once, or a stronger config.model.remat"
+        )
+    elif over < 1 / TOLERANCE:
+        yield (
+            f"the program executes {over:.2f} of the FLOPs that model and remat policy account for"
+        )
+
+
+def of_traffic(rows: Sequence[Traffic], log: str) -> Iterator[str]:
+    """About what is sent."""
+    total = sum(row.bytes for row in rows)
+    for row in rows:
+        over = " x ".join(row.axes) or "all"
+        if row.bytes < NOTABLE * total:
+            continue
+        if row.kind == "all-reduce" and "fsdp" in row.axes and row.bytes > 2 * row.least:
+            yield (
+                f"{row.bytes / GIB:.2f} GiB over {over} are all-reduced where a reduce-scatter "
+                "would do at half the bytes. TPU's compiler chooses so, mostly where the group is "
+                "the whole slice: prefer config.mesh.data or tensor of at least 2"
+            )
+        elif not row.least:
+            yield f"{row.kind} over {over}: {row.bytes / GIB:.2f} GiB that no formula accounts for"
+        elif row.bytes > ABOVE_MINIMUM * row.least:
+            yield (
+                f"{row.kind} over {over}: {row.bytes / row.least:.2f} times the minimum of "
+                f"{row.least / GIB:.2f} GiB"
+            )
+    waiting = sum(row.synchronous for row in rows)
+    if total and waiting > total / 2:
+        yield (
+            f"{waiting / total:.0%} of the bytes are in collectives without a start and a done in "
+            "the program's text: count on the time without overlap rather than with it"
+        )
+    if INVOLUNTARY in log:
+        yield f"the compiler warns of '{INVOLUNTARY}': an array is gathered whole on the way"
+
+
+def of_kernel(layout: Layout) -> Iterator[str]:
+    """About the attention kernel."""
+    if layout.attention == "reference":
+        yield (
+            "attention is the reference, which forms the scores of all pairs of a row: no fused "
+            "kernel was asked for, or none can do this"
+        )
+    if layout.attention == "cudnn":
+        yield (
+            "cuDNN attention is planned by the capability that the target states; a run asks the "
+            "GPU that it finds"
+        )

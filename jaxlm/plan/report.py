@@ -1,0 +1,207 @@
+"""A plan of a run, put together from its compiled step and from data sheets."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import jax
+
+from jaxlm.config import Config
+from jaxlm.plan import alive, memory, minimum, notes, prices, program, remedy, walk
+from jaxlm.plan.collectives import Collective
+from jaxlm.plan.figures import Flops, Layout, Plan, Run, Traffic
+from jaxlm.plan.memory import Fit
+from jaxlm.plan.minimum import Expected
+from jaxlm.plan.preemption import Preemption, preemption
+from jaxlm.plan.program import Program
+from jaxlm.plan.remedy import Remedy
+from jaxlm.plan.roofline import Roofline, Sent, per_domain, roofline
+from jaxlm.plan.target import Target
+from jaxlm.plan.walk import Counts
+
+HOUR = 3600.0
+DAY = 24 * HOUR
+
+LARGEST = 8
+"""Buffers that a plan names where the memory does not suffice."""
+
+
+class Options(NamedTuple):
+    """What a plan is told besides config and target."""
+
+    name: str = ""
+    """Of the config, for the report."""
+    price: float | None = None
+    spot_price: float | None = None
+    preemptions_per_day: float | None = None
+    """Of the whole job."""
+    write_gbs: float = 1.0
+    """Gigabytes a second that each host writes to where checkpoints lie."""
+    restart_minutes: float = 10.0
+    """From a preemption to the next step."""
+
+
+DEFAULTS = Options()
+
+
+def plan(cfg: Config, target: Target, options: Options = DEFAULTS) -> Plan:
+    """Compiles the step of a config for a target, and says what it takes.
+
+    Raises `ConfigError` where they do not go together, `EnvironmentProblem` where a compiler is
+    missing.
+    """
+    return of_program(cfg, target, program.compile(cfg, target), options)
+
+
+def of_program(cfg: Config, target: Target, compiled: Program, options: Options = DEFAULTS) -> Plan:
+    """The plan of a step that has been compiled, or refused."""
+    chip, mesh_shape, peak = target.chip, compiled.mesh_shape, compiled.memory.peak
+    fit = Fit(peak, chip.memory_bytes, compiled.memory.host, chip.host_bytes)
+    layout = layout_of(cfg, compiled)
+    told = list(notes.of_memory(fit.headroom, compiled.log, chip.platform))
+    told += notes.of_kernel(layout)
+    flops, rows, bound, run = None, (), None, None
+    if compiled.text:
+        counts = walk.count(compiled.text, mesh_shape)
+        least = minimum.expected(cfg, mesh_shape, compiled.attention)
+        flops = Flops(least.model_flops, least.model_flops_all_pairs, least.flops, counts.flops)
+        rows = traffic(counts.collectives, least)
+        bound = roofline(
+            chip,
+            mesh_shape,
+            per_domain(target),
+            flops=counts.flops,
+            float32_flops=_float32(counts, cfg.model.compute_dtype),
+            hbm_bytes=counts.hbm_bytes,
+            sent=_sent(counts),
+            host_bytes=counts.host_bytes,
+        )
+        run = _run(cfg, target, compiled, flops, bound)
+        told += [*notes.of_flops(flops), *notes.of_traffic(rows, compiled.log)]
+    return Plan(
+        config=options.name,
+        target=str(target),
+        chips=target.chips,
+        devices=target.size,
+        layout=layout,
+        memory=memory.holders(compiled.memory, compiled.state, compiled.batch),
+        fit=fit,
+        alive=() if fit.fits else _alive(compiled),
+        remedies=() if fit.fits else _remedies(cfg, compiled, fit),
+        flops=flops,
+        traffic=rows,
+        roofline=bound,
+        run=run,
+        price=prices.of(chip.name, options.price, options.spot_price),
+        preemption=_preemption(cfg, target, compiled, bound, options),
+        notes=tuple(told),
+        digest=compiled.digest,
+        compile_s=compiled.compile_s,
+        versions=program.versions("tpu" if chip.platform == "tpu" else "gpu"),
+    )
+
+
+def traffic(collectives: Sequence[Collective], least: Expected) -> tuple[Traffic, ...]:
+    """What is sent by kind and axes, beside the minimum; the most first."""
+    by_kind: dict[tuple[str, tuple[str, ...]], list[Collective]] = {key: [] for key in least.wire()}
+    for c in collectives:
+        by_kind.setdefault((c.kind, c.axes), []).append(c)
+    rows = (
+        Traffic(
+            kind=kind,
+            axes=axes,
+            count=sum(c.count for c in found),
+            bytes=sum(c.count * c.wire_bytes for c in found),
+            least=least.wire().get((kind, axes), 0.0),
+            synchronous=sum(c.count * c.wire_bytes for c in found if not c.asynchronous),
+        )
+        for (kind, axes), found in by_kind.items()
+    )
+    return tuple(sorted(rows, key=lambda row: -max(row.bytes, row.least)))
+
+
+def _float32(counts: Counts, compute_dtype: str) -> float:
+    """FLOPs of float32 products; kernels compute in the type of the model."""
+    products = sum(p.flops * times for p, times in counts.products if p.dtype == "f32")
+    kernels = sum(k.flops * k.count for k in counts.kernels) * (compute_dtype == "float32")
+    return products + kernels
+
+
+def _sent(counts: Counts) -> Iterator[Sent]:
+    for c in counts.collectives:
+        yield Sent(c.kind, c.axes, c.count * c.wire_bytes, c.between_slices)
+
+
+def layout_of(cfg: Config, compiled: Program) -> Layout:
+    """How a compiled step is spread over its devices."""
+    on_host = {"optimizer": cfg.optim.offload, "activations": cfg.model.offload_activations}
+    shards = compiled.mesh_shape["data"] * compiled.mesh_shape["fsdp"]
+    return Layout(
+        mesh=compiled.mesh_shape,
+        batch_size=cfg.train.batch_size,
+        seq_len=cfg.data.seq_len,
+        microbatches=compiled.microbatches,
+        rows_per_device=cfg.train.batch_size // shards // compiled.microbatches,
+        remat=cfg.model.remat,
+        offload=tuple(name for name, is_there in on_host.items() if is_there),
+        vocab_blocks=cfg.loss.vocab_blocks,
+        attention=compiled.attention,
+    )
+
+
+def _run(cfg: Config, target: Target, compiled: Program, flops: Flops, bound: Roofline) -> Run:
+    peak = bound.step_s * target.chip.bf16_tflops * 1e12
+    steps = cfg.end // cfg.train.batch_size
+    seconds, serial = steps * bound.step_s, steps * bound.serial_s
+    return Run(
+        params=sum(math.prod(p.shape) for p in jax.tree.leaves(compiled.state.params)),
+        tokens=cfg.end * cfg.data.seq_len,
+        steps=steps,
+        step_s=bound.step_s,
+        step_serial_s=bound.serial_s,
+        tokens_per_s=cfg.batch_tokens / bound.step_s,
+        mfu=flops.model / peak,
+        mfu_all_pairs=flops.model_all_pairs / peak,
+        days=seconds / DAY,
+        days_serial=serial / DAY,
+        chip_hours=seconds / HOUR * target.chips,
+        chip_hours_serial=serial / HOUR * target.chips,
+    )
+
+
+def _alive(compiled: Program) -> tuple[tuple[int, str], ...]:
+    """The largest at the peak: of the text, or of the compiler's list where it refused."""
+    if not compiled.text:
+        return tuple(memory.largest(f"{compiled.refusal}\n{compiled.log}", LARGEST))
+    moment = alive.peak(compiled.text)
+    return tuple((b.bytes, f"{b.shape} {b.op_name}") for b in moment.buffers[:LARGEST])
+
+
+def _remedies(cfg: Config, compiled: Program, fit: Fit) -> tuple[Remedy, ...]:
+    found = remedy.remedies(cfg, compiled.mesh_shape, compiled.microbatches, fit.peak, fit.capacity)
+    return tuple(found)
+
+
+def _preemption(
+    cfg: Config, target: Target, compiled: Program, bound: Roofline | None, options: Options
+) -> Preemption | None:
+    """None without a rate to reckon with, or without a step's time."""
+    if options.preemptions_per_day is None or bound is None:
+        return None
+    chip, every = target.chip, cfg.checkpoint
+    hosts = -(-target.size // chip.devices_per_host)
+    intervals = []
+    if every.every is not None:
+        intervals.append(cfg.rows("checkpoint.every") / cfg.train.batch_size * bound.step_s)
+    if every.every_minutes is not None:
+        intervals.append(60 * every.every_minutes)
+    run_s = cfg.end / cfg.train.batch_size * bound.step_s
+    leaves = jax.tree.leaves((compiled.state.params, compiled.state.opt_state))
+    return preemption(
+        per_day=options.preemptions_per_day,
+        checkpoint_bytes=sum(math.prod(x.shape) * x.dtype.itemsize for x in leaves),
+        write_bandwidth=hosts * options.write_gbs * 1e9,
+        copy_bandwidth=target.size * chip.host_bandwidth,
+        restart_s=60 * options.restart_minutes,
+        interval_s=min(intervals, default=run_s),
+    )

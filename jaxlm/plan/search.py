@@ -1,0 +1,110 @@
+"""The best layout of a config on a target: many are estimated, a few compiled, the fastest kept."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from jaxlm.config import Config
+from jaxlm.plan import candidates, report
+from jaxlm.plan.candidates import Candidate
+from jaxlm.plan.figures import Plan
+from jaxlm.plan.report import Options
+from jaxlm.plan.target import Target
+
+HOPELESS = 1.5
+"""A candidate whose estimate is so many times a device's memory is not compiled."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A candidate that was compiled."""
+
+    candidate: Candidate
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class Search:
+    """What was found."""
+
+    estimated: int
+    """Candidates that the shapes allow."""
+    tried: tuple[Tried, ...]
+    """In the order of compiling."""
+
+    @property
+    def best(self) -> Tried | None:
+        """The fastest that fits; None if none of those compiled does."""
+        fitting = [t for t in self.tried if t.plan.fits]
+        return min(fitting, key=lambda t: t.plan.rank_s, default=None)
+
+
+def search(
+    cfg: Config, target: Target, options: Options, compiles: int, say: Callable[[str], None]
+) -> Search:
+    """Compiles the most promising candidates, at most `compiles` of them.
+
+    Each program that was compiled corrects the estimates: of memory, by the median of what was
+    measured over what was estimated. A candidate that needs no less than one that did not fit is
+    passed over.
+    """
+    found = candidates.candidates(cfg, target)
+    waiting, tried = list(found), []
+    while len(tried) < compiles:
+        chosen = choose(waiting, tried, target.chip.memory_bytes)
+        if chosen is None:
+            break
+        waiting.remove(chosen)
+        say(f"compiling {len(tried) + 1} of at most {compiles}: {describe(chosen)}")
+        tried.append(Tried(chosen, report.plan(chosen.cfg, target, options)))
+    return Search(len(found), tuple(tried))
+
+
+def choose(waiting: list[Candidate], tried: list[Tried], capacity: float) -> Candidate | None:
+    """The next candidate to compile: the fastest by estimate that may fit and may win."""
+    factors = sorted(t.plan.fit.peak / t.candidate.memory_bytes for t in tried)
+    factor = factors[len(factors) // 2] if factors else 1.0
+    limit = capacity * (1.0 if tried else HOPELESS)
+    failed = [t.candidate for t in tried if not t.plan.fits]
+    for candidate in waiting:
+        fits = candidate.memory_bytes * factor <= limit
+        if fits and not any(f.needs_less(candidate) for f in failed):
+            return candidate
+    return None
+
+
+def describe(candidate: Candidate) -> str:
+    """A candidate in a few words."""
+    mesh, train = candidate.cfg.mesh, candidate.cfg.train
+    return (
+        f"data {mesh.data} x fsdp {mesh.fsdp} x tensor {mesh.tensor}, "
+        f"{train.rows_per_device} rows, remat {candidate.cfg.model.remat}"
+    )
+
+
+def lines(found: Search, capacity: float) -> Iterator[str]:
+    """A table of what was compiled, and the winner as overrides."""
+    yield f"{found.estimated} layouts estimated, {len(found.tried)} compiled"
+    yield (
+        f"{'data':>6}{'fsdp':>6}{'tensor':>7}{'rows':>6}{'remat':>11}{'GiB':>8}{'(est.)':>8}"
+        f"{'step s':>18}{'(est.)':>8}  {'bound':<9}verdict"
+    )
+    best = found.best
+    for t in found.tried:
+        mesh, candidate = t.candidate.cfg.mesh, t.candidate
+        roofline = t.plan.roofline
+        step = "-" if roofline is None else f"{roofline.step_s:.3f} to {roofline.serial_s:.3f}"
+        verdict = "best" if t is best else "fits" if t.plan.fits else "OUT OF MEMORY"
+        yield (
+            f"{mesh.data:>6}{mesh.fsdp:>6}{mesh.tensor:>7}"
+            f"{candidate.cfg.train.rows_per_device:>6}{candidate.cfg.model.remat:>11}"
+            f"{t.plan.fit.peak / 2**30:>8.2f}{candidate.memory_bytes / 2**30:>8.2f}"
+            f"{step:>18}{candidate.rank_s:>8.3f}  "
+            f"{roofline.bound if roofline else '-':<9}{verdict}"
+        )
+    if best is None:
+        yield (
+            f"none of those compiled fits {capacity / 2**30:.2f} GiB: raise --compiles, take a "
+            "larger target, or set config.optim.offload, config.loss.vocab_blocks"
+        )
+    else:
+        yield "the best of them: " + " ".join(best.candidate.overrides())

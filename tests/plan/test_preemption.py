@@ -1,0 +1,65 @@
+"""What is lost to preemptions: by hand, and at its least where Young's formula says."""
+
+import dataclasses
+import math
+
+import pytest
+
+from jaxlm.plan.preemption import HOUR, Preemption, preemption
+from jaxlm.schema import ConfigError
+
+SPOT = Preemption(
+    per_day=4,
+    checkpoint_bytes=840e9,
+    write_bandwidth=10e9,
+    stall_s=10,
+    commit_s=84,
+    restart_s=600,
+    interval_s=2 * HOUR,
+)
+
+
+def test_the_share_that_is_lost_by_hand():
+    """Every six hours: an hour of work on average, 84 s of writing, 10 minutes to come back."""
+    assert math.isclose(SPOT.lost, 10 / 7210 + (3600 + 84 + 600) / 21600)
+
+
+def test_the_best_interval_loses_least():
+    best = SPOT.best_interval_s
+    assert math.isclose(best, math.sqrt(2 * 10 * 6 * HOUR))
+    lost = [dataclasses.replace(SPOT, interval_s=best * factor).lost for factor in (0.8, 1.0, 1.25)]
+    assert lost[1] < min(lost[0], lost[2])
+    assert math.isclose(SPOT.best_lost, lost[1]) and SPOT.best_lost < SPOT.lost
+
+
+def test_no_checkpoint_begins_before_the_last_is_whole():
+    slow = dataclasses.replace(SPOT, commit_s=3000)
+    assert slow.best_interval_s == 3000
+
+
+def test_no_more_than_all_is_lost():
+    assert dataclasses.replace(SPOT, per_day=1000).lost == 1.0
+
+
+def test_times_follow_from_bytes():
+    found = preemption(
+        per_day=1,
+        checkpoint_bytes=64e9,
+        write_bandwidth=8e9,
+        copy_bandwidth=64 * 16e9,
+        restart_s=600,
+        interval_s=1800,
+    )
+    assert (found.stall_s, found.commit_s) == (0.0625, 8.0)
+
+
+def test_rates_must_be_rates():
+    with pytest.raises(ConfigError, match="--preemptions-per-day=0: must be above 0"):
+        preemption(
+            per_day=0,
+            checkpoint_bytes=1,
+            write_bandwidth=1,
+            copy_bandwidth=1,
+            restart_s=1,
+            interval_s=1,
+        )

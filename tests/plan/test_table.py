@@ -1,0 +1,124 @@
+"""The table of plans: which rows it has, when one is kept, and that its pages tell the same."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from jaxlm.plan import pages, prices, table, target
+from tests.plan import rows
+
+ROOT = Path(__file__).parents[2]
+CASES = table.cases(ROOT / "configs")
+
+
+def test_every_target_of_a_shipped_config_is_a_case():
+    names = [case.name for case in CASES]
+    assert len(names) == len(set(names)) == 32
+    assert names[0] == "lm_1b:v5p:2x2x2" and names[-1] == "lm_70b:b200:32x8"
+    stems = list(dict.fromkeys(case.path.stem for case in CASES))
+    assert stems == ["lm_1b", "lm_7b", "lm_13b", "lm_70b"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_case_is_one_that_can_be_planned(case):
+    cfg, where = case.load()
+    assert str(where) == case.target
+    assert where.size == cfg.mesh.data * cfg.mesh.fsdp * cfg.mesh.tensor
+
+
+def test_the_pages_and_headers_are_those_of_the_rows():
+    """`make plans` writes them; none may be edited or left behind."""
+    kept = table.read(ROOT / table.ROWS)
+    own = {
+        path: [kept[c.name] for c in CASES if c.path == path and c.name in kept]
+        for path in dict.fromkeys(case.path for case in CASES)
+    }
+    assert (ROOT / table.PAGE).read_text(encoding="utf-8") == pages.page(own, table.COMMAND)
+    for path, found in own.items():
+        source = path.read_text(encoding="utf-8")
+        assert pages.MARK in source
+        assert pages.with_header(source, found) == source, f"{path.stem}: {table.COMMAND}"
+
+
+def test_no_row_runs_out_of_memory():
+    kept = table.read(ROOT / table.ROWS).values()
+    assert [row["name"] for row in kept if not row["plan"]["fit"]["fits"]] == []
+
+
+def test_a_row_is_kept_while_program_config_chip_and_price_are_the_same(monkeypatch):
+    case = CASES[0]
+    cfg, where = case.load()
+    lowered = mock.Mock(digest="d1")
+    monkeypatch.setattr(table.program, "lower", lambda cfg, where: lowered)
+    row = {"basis": table.basis(cfg, where), "plan": {"digest": "d1"}}
+    assert table.is_current(case, row)
+    assert not table.is_current(case, None)
+    assert not table.is_current(case, row | {"plan": {"digest": "d0"}})
+    longer = replace(cfg, train=replace(cfg.train, end="99 steps"), optim=replace(
+        cfg.optim, warmup="1 steps"))  # fmt: skip
+    assert table.basis(longer, where) != row["basis"]
+    assert table.basis(cfg, target.parse("v5e:2x4")) != row["basis"]
+    monkeypatch.setattr(prices, "of", lambda chip: prices.Price(9.0, 1.0, "here", "a friend"))
+    assert not table.is_current(case, row)
+
+
+def test_rows_are_written_in_order_and_those_of_no_case_go(tmp_path):
+    path = tmp_path / "plans.json"
+    made = {name: rows.row("lm_1b", name.partition(":")[2]) for name in ("lm_1b:b", "lm_1b:a")}
+    table.write(made | {"gone": {"name": "gone"}}, ["lm_1b:a", "lm_1b:b", "lm_1b:c"], path)
+    assert [row["name"] for row in json.loads(path.read_text())["rows"]] == ["lm_1b:a", "lm_1b:b"]
+    assert table.read(path) == {name: made[name] for name in ("lm_1b:a", "lm_1b:b")}
+    assert table.read(tmp_path / "none.json") == {}
+
+
+def test_only_what_is_not_current_is_made_and_the_pages_follow(tmp_path, monkeypatch):
+    """From the command on, but for the compilers: a process's row comes from `made`."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "configs").mkdir()
+    source = (ROOT / "configs/lm_1b.py").read_text(encoding="utf-8")
+    (tmp_path / "configs/lm_1b.py").write_text(source, encoding="utf-8")
+    asked = []
+
+    def apart(case, again):
+        asked.append((case.name, again))
+        return None if case.target.startswith("v6e") else rows.row("lm_1b", case.target)
+
+    monkeypatch.setattr(table, "_apart", apart)
+    assert table.main(["--only=lm_1b:h100:1x8"]) == 0
+    assert asked == [("lm_1b:h100:1x8", False)]
+    assert list(table.read(table.ROWS)) == ["lm_1b:h100:1x8"]
+    assert table.main(["--only=lm_1b", "--again"]) == 1  # v6e failed; the others are written
+    assert len(asked) == 9 and asked[1] == ("lm_1b:v5p:2x2x2", True)
+    assert len(table.read(table.ROWS)) == 7
+    header = (tmp_path / "configs/lm_1b.py").read_text(encoding="utf-8")
+    assert "\n  h100:1x8    25B tokens: at least 2.0 days, $1,152, spot $576\n" in header
+    assert "## lm_1b" in table.PAGE.read_text(encoding="utf-8")
+
+
+def test_a_header_is_written_in_place_of_the_last_one():
+    source = f'"""A model.\n\n{pages.MARK}{pages.UNPLANNED}"""\n\nX = """more"""\n'
+    first = pages.with_header(source, [rows.row("x", "h100:1x8")])
+    second = pages.with_header(first, [rows.row("x", "v5p:2x2x2", days=3.0)])
+    assert "h100" in first and "h100" not in second and "at least 3.0 days" in second
+    assert first.endswith('"""\n\nX = """more"""\n')
+    assert pages.with_header(second, []) == source
+    assert pages.with_header('"""No mark."""\n', [rows.row("x", "h100:1x8")]) == '"""No mark."""\n'
+
+
+def test_a_page_has_all_figures_of_a_row():
+    text = pages.page({Path("configs/lm_1b.py"): [rows.row("lm_1b", "h100:1x8")]}, "make plans")
+    for line in (
+        "| h100:1x8 | 8 | 1 x 8 x 1 | 4 | 16 | full | pallas | 0123456789ab |",
+        "| h100:1x8 | 1.00 | 2.00 | 0.50 | 4.50 | 8.00 | 32.00 | 75% | 0 |",
+        "| h100:1x8 | 1.5e+15 | 1.250 | 1.240 | compute | 2.00 to 3.00 | 45% (47%) | 1,048,576 |"
+        " 2.0 to 3.0 | $1,152 | $576 | 12 s |",
+        "| h100:1x8 | all-gather | fsdp | 704 | 22.00 | 20.00 | 25% |",
+        "- h100:1x8: mind the gap",
+    ):
+        assert line in text
+    assert "all-reduce" not in text  # scalars
+    assert "on 2026-12-01, with jax 0.12.0.1" in text
