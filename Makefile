@@ -3,7 +3,7 @@
 PYTHON_IN_VENV = .venv/bin/python
 
 .DEFAULT_GOAL = help
-.PHONY: help env demo test test-system lint bench bench-data clean
+.PHONY: help env demo test test-system lint bench bench-data plans clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +30,9 @@ bench: env ## speed of the step and of the loader on this machine
 
 bench-data: env ## speed and memory of the data build, its parts beside others, the loader beside training
 	@$(PYTHON_IN_VENV) -m bench.data
+
+plans: env ## docs/plans.md and the headers of configs/lm_*.py: every config compiled for every target, hours
+	@$(PYTHON_IN_VENV) -m jaxlm.plan.table
 
 clean: ## removes .venv and caches; runs/ stays
 	rm -rf .venv .pytest_cache .ruff_cache *.egg-info

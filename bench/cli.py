@@ -11,6 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jaxlm import platforms
+
 if TYPE_CHECKING:
     from bench.loader import LoaderFigures
     from bench.start import StartFigures
@@ -27,6 +29,7 @@ LEAST_RATIO, MOST_SHARE = 0.97, 0.01
 def main() -> int:
     """Runs what is asked for; returns 1 if a target is missed."""
     args = parser().parse_args()
+    platforms.choose()
     parts = PARTS if args.part == "all" else (args.part,)
     found: dict[str, Any] = {"cpus": os.cpu_count(), "jax": version("jax"), "layers": args.layers}
     missed: list[str] = []

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jaxlm import platforms
 from jaxlm.errors import EnvironmentProblem, UserError
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ exit codes: 0 done, 75 start me again, 2 wrong usage, config or data, 78 wrong e
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; returns its exit code."""
     argv = list(sys.argv[1:] if argv is None else argv)
+    platforms.choose()
     top = parser()
     args = top.parse_args([a for a in argv if not a.startswith(OVERRIDE)])
     args.overrides = tuple(a.removeprefix(OVERRIDE) for a in argv if a.startswith(OVERRIDE))
@@ -76,6 +78,7 @@ def parser() -> argparse.ArgumentParser:
         return command
 
     _add_train(add("train", _train, "trains, or resumes what lies in the work directory"))
+    _add_plan(add("plan", _plan, "memory, speed and cost of a run on a target, without it"))
     _add_run(add("evaluate", _evaluate, "held-out loss of the newest checkpoint, by type"))
     _add_sample(add("sample", _sample, "text from the newest checkpoint"))
     _add_trace(add("trace", _trace, "the documents of a step, the steps of a document"))
@@ -89,11 +92,46 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_train(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--config", type=Path, required=True, metavar="FILE", help=".py or .json")
+    command.add_argument(
+        "--config", type=Path, required=True, metavar="FILE", help=".py, .py:TARGET or .json"
+    )
     command.add_argument("--workdir", type=Path, required=True, metavar="DIR")
     command.add_argument("--coordinator", metavar="HOST:PORT", help="of several processes")
     command.add_argument("--processes", type=int, default=1, metavar="N")
     command.add_argument("--process", type=int, default=0, metavar="I", help="which one this is")
+    command.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="compile the step, print what it takes of these devices, write nothing",
+    )
+
+
+def _add_plan(command: argparse.ArgumentParser) -> None:
+    def number(flag: str, metavar: str, help: str, default: float | None = None) -> None:
+        command.add_argument(flag, type=float, default=default, metavar=metavar, help=help)
+
+    command.add_argument(
+        "--config", type=Path, required=True, metavar="FILE", help=".py, .py:TARGET or .json"
+    )
+    command.add_argument(
+        "--target", required=True, metavar="CHIP:SHAPE", help="v5p:8x8x8, or h100:32x8 (nodes x 8)"
+    )
+    command.add_argument("--slices", type=int, default=1, metavar="N", help="of a TPU target")
+    command.add_argument("--json", action="store_true", help="all figures, as JSON")
+    command.add_argument(
+        "--search", action="store_true", help="the best mesh, rows at once and remat policy"
+    )
+    command.add_argument(
+        "--compiles", type=int, default=6, metavar="N", help="of a search, at most (default: 6)"
+    )
+    command.add_argument(
+        "--ablate", action="store_true", help="what each technique saves and costs here"
+    )
+    number("--price", "USD", "of a chip and hour, on demand; default: the table's")
+    number("--spot-price", "USD", "the same on the spot market")
+    number("--preemptions-per-day", "N", "of the whole job: tells what checkpoints should cost")
+    number("--write-gbs", "GB/S", "a host's, to where checkpoints lie (default: 1)", 1.0)
+    number("--restart-minutes", "M", "from a preemption to the next step (default: 10)", 10.0)
 
 
 def _add_run(command: argparse.ArgumentParser) -> None:
@@ -135,9 +173,28 @@ def _train(args: argparse.Namespace) -> int:
     from jaxlm import cluster
 
     cluster.start(args.coordinator, args.processes, args.process)
+    if args.dry_run:
+        from jaxlm.plan.attached import dry_run
+
+        return dry_run(cfg, str(args.config))
     from jaxlm.train import train
 
     return train(cfg, args.workdir)
+
+
+def _plan(args: argparse.Namespace) -> int:
+    from jaxlm.plan import command
+    from jaxlm.plan.report import Options
+
+    options = Options(
+        price=args.price,
+        spot_price=args.spot_price,
+        preemptions_per_day=args.preemptions_per_day,
+        write_gbs=args.write_gbs,
+        restart_minutes=args.restart_minutes,
+    )
+    wishes = command.Wishes(args.json, args.search, args.ablate, args.compiles)
+    return command.plan(args.config, args.overrides, args.target, args.slices, options, wishes)
 
 
 def _evaluate(args: argparse.Namespace) -> int:

@@ -1,21 +1,129 @@
-"""Options for the compilers of TPU and GPU, a reason beside each; a plan compiles with the same."""
+"""Options for the compilers of TPU and GPU, a reason beside each; a plan compiles with the same.
+
+A reason is one that the compiled program shows, or the maker's advice, and says which. What only an
+environment variable can set is in `ENVIRONMENT`: for whoever starts a process on such a chip.
+"""
 
 from typing import Any, NamedTuple
 
-import jax
+from jaxlib._jax import Device  # jax.Device is a variable to a type checker
+
+from jaxlm import hardware
 
 
 class Option(NamedTuple):
-    """An option of XLA's, and why it is set."""
+    """A setting, and why."""
 
     value: Any
     reason: str
 
 
-OPTIONS: dict[str, dict[str, Option]] = {}
-"""By chip, as in `jaxlm.hardware.CHIPS`."""
+_SPARSE_CORE = {
+    "xla_tpu_enable_sparse_core_collective_offload_all_gather": Option(
+        True,
+        "The SparseCores gather weights while the TensorCore multiplies. In the program, gathers "
+        "turn from synchronous to asynchronous, with products between start and end.",
+    ),
+    "xla_tpu_enable_sparse_core_collective_offload_reduce_scatter": Option(
+        True,
+        "Likewise for gradients. In the program a reduce-scatter takes the place of an all-reduce "
+        "fused with a slice, which nothing overlaps and which may pad what it sends.",
+    ),
+    "xla_tpu_check_legacy_constraints_in_reduce_scatter_legalizer": Option(
+        False,
+        "The SparseCores scatter over a whole slice, too. In the program, where fsdp is all of it, "
+        "a reduce-scatter replaces an all-reduce of whole gradients, twice the bytes.",
+    ),
+    "xla_tpu_enable_sparse_core_collective_offload_all_reduce": Option(
+        True, "Likewise for the sum over `data` at the end of a step."
+    ),
+}
+"""v5p, v6e and v7x have SparseCores; v4's are not for programs of JAX, v5e has none. The program of
+v5e has asynchronous gathers by itself."""
+
+_CUDA = {
+    "xla_gpu_memory_limit_slop_factor": Option(
+        90,
+        "Per cent of the memory above which XLA recomputes on its own, unasked and unannounced; 80 "
+        "by default, but a run's allocator has 92.",
+    ),
+    "xla_gpu_experimental_use_collective_kernels": Option(
+        "",
+        "None of XLA's own collective kernels: of jaxlib 0.12.0, the one for a scalar all-reduce "
+        "ends the process when it is compiled for exactly 64 Hopper or newer GPUs.",
+    ),
+}
+"""What is not here: XLA hides latency by default now (the program is the same with
+xla_gpu_enable_latency_hiding_scheduler). Combining a layer's gathers into one
+(xla_gpu_all_gather_combine_threshold_bytes, 1 GiB) leaves no product to hide it behind: it becomes
+synchronous. Doubling the loop (xla_gpu_enable_while_loop_double_buffering) moved no gather."""
+
+OPTIONS: dict[str, dict[str, Option]] = {
+    "v4": {},
+    "v5e": {},
+    "v5p": _SPARSE_CORE,
+    "v6e": _SPARSE_CORE
+    | {
+        "xla_tpu_scoped_vmem_limit_kib": Option(
+            98_304,
+            "Of 128 MiB of fast memory, what a fusion may use: larger tiles of large products. "
+            "Google's value for dense models on v6e, in MaxText.",
+        )
+    },
+    "7x": _SPARSE_CORE
+    | {
+        "xla_tpu_scoped_vmem_limit_kib": Option(
+            65_472,
+            "As on v6e, of 64 MiB, the most that the compiler takes. Google's recipes for v7x in "
+            "MaxText say 65,536, which it cuts down to this with a complaint.",
+        )
+    },
+    "a100-40g": _CUDA,
+    "a100": _CUDA,
+    "h100": _CUDA,
+    "h200": _CUDA,
+    "b200": _CUDA,
+}
+"""By chip, as in `jaxlm.hardware.CHIPS`: name of XLA's, without dashes -> setting."""
+
+_GPU_MEMORY = {
+    "XLA_CLIENT_MEM_FRACTION": Option(
+        str(hardware.GPU_MEMORY_SHARE),
+        "XLA takes three quarters of a GPU's memory by default; the rest of this is for CUDA and "
+        "NCCL. Plans count on it.",
+    ),
+}
+
+_ONE_QUEUE = {
+    "CUDA_DEVICE_MAX_CONNECTIONS": Option(
+        "1",
+        "One hardware queue keeps the order in which XLA starts collectives and products, so that "
+        "they overlap as scheduled. NVIDIA's advice up to Hopper; on Blackwell it advises against.",
+    ),
+}
+
+ENVIRONMENT: dict[str, dict[str, Option]] = {
+    "v4": {},
+    "v5e": {},
+    "v5p": {},
+    "v6e": {},
+    "7x": {},
+    "a100-40g": _GPU_MEMORY | _ONE_QUEUE,
+    "a100": _GPU_MEMORY | _ONE_QUEUE,
+    "h100": _GPU_MEMORY | _ONE_QUEUE,
+    "h200": _GPU_MEMORY | _ONE_QUEUE,
+    "b200": _GPU_MEMORY,
+}
+"""By chip: variables of a process that runs on it, set before JAX starts. TPUs need none: all of
+libtpu's settings above are options of a program. NCCL's own defaults stand."""
 
 
-def options(device: jax.Device) -> dict[str, Any]:
-    """`compiler_options` for programs on such a device."""
-    return {}
+def options(device: Device) -> dict[str, Any]:
+    """`compiler_options` for programs on such a device, real or compile-only; none for a CPU."""
+    chip = hardware.by_kind(device.device_kind)
+    return {} if chip is None else {name: o.value for name, o in OPTIONS[chip.name].items()}
+
+
+def environment(chip: str) -> dict[str, str]:
+    """Variables for a process that is to run on this chip."""
+    return {name: o.value for name, o in ENVIRONMENT[chip].items()}

@@ -56,7 +56,8 @@ class ModelConfig:
     """What the backward pass recomputes of a layer: nothing, all but matrix products and attention,
     all but attention, all."""
     offload_activations: bool = recorded(False)
-    """What the layers save for the backward pass waits in host memory."""
+    """What `remat` saves of the layers waits in host memory for the backward pass; not with none,
+    where the compiler decides what is saved."""
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "d_model", "n_layers", "n_heads", "n_kv_heads", "d_ff"):
@@ -171,7 +172,9 @@ class OptimConfig:
     """Optimizer and learning rate."""
 
     name: str = fixed("adamw")
-    """A key of `jaxlm.optim.OPTIMIZERS`."""
+    """A key of `jaxlm.optim.OPTIMIZERS`. Bytes of state a parameter, and with a bfloat16 first
+    moment: adamw 8, 6; adafactor 4, 2, and with `b1` = 0 next to none; muon, for the matrices of
+    the layers, 4, 2, and adamw's for the rest."""
     lr: float = recorded(3e-4)
     """Peak learning rate."""
     lr_reference_batch_tokens: float | None = recorded(None)
@@ -185,11 +188,12 @@ class OptimConfig:
     final_lr: float = recorded(0.1)
     """Learning rate at the last step, as a share of the peak."""
     b1: float = recorded(0.9)
-    """Decay of Adam's first moment."""
+    """Decay of the first moment; Muon's momentum, of which 0.95 is usual. Adafactor keeps no first
+    moment where it is 0."""
     b2: float = recorded(0.95)
-    """Decay of Adam's second moment."""
+    """Decay of the second moment; of Adafactor, which begins with less, the largest."""
     eps: float = recorded(1e-8)
-    """Added to the root of the second moment."""
+    """Added to the root of AdamW's second moment."""
     weight_decay: float = recorded(0.1)
     """Decoupled decay, not on norms and embeddings."""
     clip_norm: float = recorded(1.0)

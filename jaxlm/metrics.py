@@ -18,23 +18,10 @@ import numpy as np
 from jax import numpy as jnp
 from tqdm import tqdm
 
+from jaxlm import hardware
 from jaxlm.clock import crossed
 from jaxlm.config import ModelConfig
 from jaxlm.workdir import open_lines, write_status
-
-PEAK_TFLOPS = {
-    "TPU v4": 275.0,
-    "TPU v5 lite": 197.0,
-    "TPU v5": 459.0,
-    "TPU v5p": 459.0,
-    "TPU v6 lite": 918.0,
-    "NVIDIA A100-SXM4-40GB": 312.0,
-    "NVIDIA A100-SXM4-80GB": 312.0,
-    "NVIDIA H100 80GB HBM3": 989.0,
-    "NVIDIA H200": 989.0,
-    "NVIDIA B200": 2250.0,
-}
-"""Device kind -> dense bf16 peak of one device, from the makers' data sheets."""
 
 
 def matrix_params(cfg: ModelConfig) -> int:
@@ -55,16 +42,17 @@ def flops_per_token(cfg: ModelConfig, seq_len: int) -> float:
 
 
 def peak_tflops(cfg_peak: float | None, dtype: str) -> float:
-    """Peak of one device: as configured, from the table, or measured on a CPU.
+    """Peak of one device: as configured, of its chip, or measured on a CPU.
 
-    NaN for an accelerator that the table does not know.
+    NaN for an accelerator that `hardware.CHIPS` does not know.
     """
     if cfg_peak is not None:
         return cfg_peak
     device = jax.local_devices()[0]
     if device.platform == "cpu":
         return measured_tflops(dtype) / jax.local_device_count()
-    return PEAK_TFLOPS.get(device.device_kind, math.nan)
+    chip = hardware.by_kind(device.device_kind)
+    return math.nan if chip is None else chip.bf16_tflops
 
 
 def measured_tflops(dtype: str, size: int = 2048, tries: int = 5) -> float:

@@ -97,7 +97,8 @@ def make_step(cfg: Config, mesh: Mesh, bos_id: int, pad_id: int) -> tuple[StepDe
     Raises `ConfigError` where model, batch or kernel do not fit the mesh. The devices may be real
     ones, or those of a topology to compile for.
     """
-    kernel = attention.choose(cfg.model.attention, mesh.devices.flat[0])
+    need = attention.need(cfg.model, cfg.data.seq_len)
+    kernel = attention.choose(cfg.model.attention, mesh.devices.flat[0], need)
     model, optimizer = models.build(cfg.model, kernel), optim.build(cfg.optim)
     loss.check_blocks(cfg.loss.vocab_blocks, cfg.model.padded_vocab, mesh.shape["tensor"])
     step = StepDef(

@@ -3,8 +3,9 @@
 A config class is a frozen dataclass whose fields are made by `fixed`, `recorded`, `free` or
 `section`, each with a docstring under it. `schema(cls)` gives the locked ConfigDict that a file in
 `configs/` edits; `parse(cls, config)` rebuilds the dataclass, checking every type. `load` does both
-for a config file and its command-line overrides. Every error is a `ConfigError` that names the
-dotted path, the value and what is allowed.
+for a config file and its command-line overrides. A file may have configs for several targets, the
+keys of its `TARGETS`; its `get_config` takes one of them, and has a default. Every error is a
+`ConfigError` that names the dotted path, the value and what is allowed.
 """
 
 import ast
@@ -19,7 +20,7 @@ import re
 import traceback
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -155,19 +156,36 @@ def _unknown(path: str, name: str, known: Sequence[str]) -> str:
 def load[T](cls: type[T], path: str | Path | None, overrides: Sequence[str] = ()) -> T:
     """The config of a `.py` file (its `get_config()`) or of a saved `.json`, with overrides.
 
-    No path: the defaults. `overrides` are strings `a.b=value`, read by the field's type.
+    `FILE.py:TARGET` is the config that the file has for one of its `TARGETS`. No path: the
+    defaults. `overrides` are strings `a.b=value`, read by the field's type.
     """
-    config = schema(cls) if path is None else _read_file(cls, Path(path))
+    config = schema(cls) if path is None else _read_file(cls, *split_target(path))
     for override in overrides:
         _apply(cls, config, override)
     return parse(cls, config)
 
 
-def _read_file(cls: type, path: Path) -> ConfigDict:
+def split_target(path: str | Path) -> tuple[Path, str | None]:
+    """A path as it is given, `FILE.py:TARGET` or `FILE`, in its two parts."""
+    file, colon, target = str(path).partition(".py:")
+    return (Path(f"{file}.py"), target) if colon else (Path(path), None)
+
+
+def targets(path: str | Path) -> tuple[str, ...]:
+    """The targets that a `.py` file has configs for, its default first; often none."""
+    file, _ = split_target(path)
+    return () if file.suffix == ".json" else tuple(_targets(_run(_existing(file), _load_module)))
+
+
+def _existing(path: Path) -> Path:
     if not path.is_file():
         raise ConfigError(f"--config={path}: no such file")
-    if path.suffix != ".json":
-        return _run_config_file(path)
+    return path
+
+
+def _read_file(cls: type, path: Path, target: str | None) -> ConfigDict:
+    if _existing(path).suffix != ".json":
+        return _run(path, lambda path: _get_config(path, target))
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as e:
@@ -179,23 +197,41 @@ def _read_file(cls: type, path: Path) -> ConfigDict:
     return config
 
 
-def _run_config_file(path: Path) -> ConfigDict:
-    spec = importlib.util.spec_from_file_location(f"config_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"--config={path}: not a Python file")
-    module = importlib.util.module_from_spec(spec)
+def _run[T](path: Path, do: Callable[[Path], T]) -> T:
+    """What `do` makes of a config file; a mistake in the file is told with its line."""
     try:
-        spec.loader.exec_module(module)
-        get_config = getattr(module, "get_config", None)
-        if get_config is None:
-            raise ConfigError(f"--config={path}: the file defines no get_config()")
-        config = get_config()
+        return do(path)
     except ConfigError:
         raise
     except Exception as e:
         where = [f for f in traceback.extract_tb(e.__traceback__) if f.filename == str(path)]
         line = e.lineno if isinstance(e, SyntaxError) else where[-1].lineno if where else "?"
         raise ConfigError(f"{path}:{line}: {_message(e)}") from e
+
+
+def _load_module(path: Path) -> types.ModuleType:
+    spec = importlib.util.spec_from_file_location(f"config_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"--config={path}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _targets(module: types.ModuleType) -> Mapping[str, Any]:
+    return getattr(module, "TARGETS", {})
+
+
+def _get_config(path: Path, target: str | None) -> ConfigDict:
+    module = _load_module(path)
+    get_config = getattr(module, "get_config", None)
+    if get_config is None:
+        raise ConfigError(f"--config={path}: the file defines no get_config()")
+    if target is not None and target not in (known := _targets(module)):
+        remedy = f"use one of {', '.join(known)}" if known else f"give --config={path}"
+        rule = "unknown target" if known else "the file has no targets"
+        raise ConfigError(f"--config={path}:{target}: {rule}; {remedy}")
+    config = get_config() if target is None else get_config(target)
     if not isinstance(config, ConfigDict):
         raise ConfigError(
             f"--config={path}: get_config() gives {config!r}; return the edited schema()"

@@ -27,6 +27,7 @@ from jaxlm.data.loader import Batch, Loader
 from jaxlm.errors import RESTART, UserError
 from jaxlm.metrics import Pending, Read, Writer
 from jaxlm.models.transformer import Params
+from jaxlm.ops import attention
 from jaxlm.optim.schedules import Span
 from jaxlm.run import Beginning, Run
 from jaxlm.state import TrainState
@@ -66,6 +67,8 @@ def loop(run: Run, beginning: Beginning) -> int:
     evaluator = Evaluation(run, writer)
     saver = Saver(run, writer)
     with contextlib.closing(writer), loader, stop_signals() as stop:
+        need = attention.need(cfg.model, cfg.data.seq_len)
+        say(attention.describe(run.step.model.attention, run.mesh.devices.flat[0], need))
         say(f"training from step {step} to {writer.total_steps}; compiling")
         if step == 0:
             evaluator(train_state.params, step, position)

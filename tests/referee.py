@@ -18,6 +18,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "jaxlm.schema",
         "jaxlm.clock",
         "jaxlm.hardware",
+        "jaxlm.platforms",
         "jaxlm.workdir",
         "jaxlm.data.manifest",
         "jaxlm.data.tokenizer jaxlm.data.sentencepiece_tokenizer "
@@ -29,11 +30,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "jaxlm.data.fingerprint",
     ),
     ("jaxlm.config", "jaxlm.lineage", "jaxlm.data.order", "jaxlm.data.documents"),
-    ("jaxlm.data.mixture_plan",),
+    ("jaxlm.data.mixture_plan", "jaxlm.llama"),
     ("jaxlm.data.mixture",),
     # 1: the machine
     ("jaxlm.mesh", "jaxlm.metrics", "jaxlm.cluster", "jaxlm.compiler"),
-    ("jaxlm.ops.*",),
+    ("jaxlm.ops.*", "jaxlm.accumulate"),
     # 2: the parts of a run
     (
         "jaxlm.models.*",
@@ -70,7 +71,7 @@ OUTSIDE: dict[str, tuple[str, ...]] = {
         "data_tools.source",
         "jaxlm.schema",
     ),
-    "configs.*": ("jaxlm.config",),
+    "configs.*": ("jaxlm.config", "jaxlm.llama"),
     "launch.*": (),
     "bench.*": ("jaxlm.*", "data_tools.*", "launch.*"),
 }
@@ -87,7 +88,7 @@ HEAVY = JAX | {
     "tensorboardX",
     "tokenizers",
 }
-STANDARD_LIBRARY_ONLY = ("launch.*", "jaxlm.data.manifest", "jaxlm.errors")
+STANDARD_LIBRARY_ONLY = ("launch.*", "jaxlm.data.manifest", "jaxlm.errors", "jaxlm.platforms")
 
 FILE_LINES = 500
 FUNCTION_LINES = 60

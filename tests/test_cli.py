@@ -10,7 +10,7 @@ import pytest
 from jaxlm import workdir
 from jaxlm.cli import main, parser
 
-COMMANDS = ("train", "evaluate", "sample", "trace", "status", "config", "demo")
+COMMANDS = ("train", "plan", "evaluate", "sample", "trace", "status", "config", "demo")
 HEAVY = ("jax", "flax", "numpy", "ml_collections", "orbax", "tensorflow")
 
 CONFIG = """\

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -200,3 +201,56 @@ def test_docs_are_the_docstrings_under_the_fields():
     assert schema.docs(Part) == {"size": "Cubits.", "share": "Of the whole.",
                                  "name": "What it is called."}  # fmt: skip
     assert list(schema.docs(Whole)) == [f.name for f in dataclasses.fields(Whole)]
+
+
+TARGETED = f"""{HEADER}
+TARGETS = {{"sea": 3, "land:2x2": 5}}
+
+def get_config(target="sea"):
+    c = schema.schema(Whole)
+    c.main.size = TARGETS[target]
+    return c
+"""
+
+
+def test_a_file_has_a_config_for_each_of_its_targets(tmp_path):
+    path = tmp_path / "x.py"
+    path.write_text(TARGETED)
+    assert schema.targets(path) == schema.targets(f"{path}:sea") == ("sea", "land:2x2")
+    assert schema.load(Whole, path).main.size == 3  # its own default
+    assert schema.load(Whole, f"{path}:sea").main.size == 3
+    found = schema.load(Whole, Path(f"{path}:land:2x2"), ["main.share=0"])
+    assert found == Whole(main=Part(5, 0.0))
+    assert schema.targets(write(tmp_path, "pass")) == ()
+
+
+@pytest.mark.parametrize("target", ["air", "land", "land:2x2:1", ""])
+def test_an_unknown_target_lists_the_known(tmp_path, target):
+    path = tmp_path / "x.py"
+    path.write_text(TARGETED)
+    with pytest.raises(ConfigError) as error:
+        schema.load(Whole, f"{path}:{target}")
+    assert str(error.value) == (
+        f"--config={path}:{target}: unknown target; use one of sea, land:2x2"
+    )
+
+
+def test_a_file_without_targets_takes_none(tmp_path):
+    path = write(tmp_path, "pass")
+    with pytest.raises(ConfigError) as error:
+        schema.load(Whole, f"{path}:sea")
+    assert str(error.value) == (
+        f"--config={path}:sea: the file has no targets; give --config={path}"
+    )
+    with pytest.raises(ConfigError, match=r"--config=.*nowhere.py: no such file"):
+        schema.load(Whole, tmp_path / "nowhere.py:sea")
+    with pytest.raises(ConfigError, match=r"--config=.*nowhere.py: no such file"):
+        schema.targets(tmp_path / "nowhere.py:sea")
+
+
+def test_a_mistake_for_one_target_is_told_with_its_line(tmp_path):
+    path = tmp_path / "x.py"
+    path.write_text(TARGETED.replace("TARGETS[target]", "TARGETS[target].large"))
+    with pytest.raises(ConfigError) as error:
+        schema.load(Whole, f"{path}:sea")
+    assert str(error.value).startswith(f"{path}:8: 'int' object has no attribute 'large'")

@@ -1,0 +1,42 @@
+"""A Llama-like model of 1.3 billion parameters, trained on 20 tokens a parameter.
+
+jaxlm plan --config=configs/lm_1b.py --target=h100:1x8
+jaxlm train --config=configs/lm_1b.py:h100:1x8 --workdir=runs/lm_1b
+
+Batch: 2M tokens, by accumulation. Corpus: a vocabulary of at most 65,536,
+so that a token takes two bytes. `jaxlm train` runs on each host; its help says how they meet.
+
+Tokens, and days and cost as planned (docs/plans.md):
+  not planned yet: make plans
+"""
+
+from ml_collections import ConfigDict
+
+from jaxlm import llama
+from jaxlm.llama import Layout
+
+TARGETS = {
+    "v5p:2x2x2": Layout(mesh=(2, 4, 1), rows=4),
+    "v5e:4x4": Layout(mesh=(2, 8, 1), rows=1),
+    "v6e:2x4": Layout(mesh=(2, 4, 1), rows=2),
+    "7x:2x2x1": Layout(mesh=(2, 4, 1), rows=4),
+    "a100:1x8": Layout(mesh=(1, 8, 1), rows=4),
+    "h100:1x8": Layout(mesh=(1, 8, 1), rows=4),
+    "h200:1x8": Layout(mesh=(1, 8, 1), rows=8),
+    "b200:1x8": Layout(mesh=(1, 8, 1), rows=8),
+}
+"""Target -> layout; the first is the default."""
+
+
+def get_config(target: str = "v5p:2x2x2") -> ConfigDict:
+    """See `jaxlm.config.Config` for the fields."""
+    c = llama.shape(
+        vocab_size=65_536,
+        d_model=2048,
+        n_layers=22,
+        n_heads=16,
+        n_kv_heads=4,
+        d_ff=5632,
+    )
+    llama.pretrain(c, "lm_1b", batch_tokens=2**21, lr=6e-4)
+    return llama.lay_out(c, TARGETS[target])

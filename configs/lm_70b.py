@@ -1,0 +1,42 @@
+"""A Llama-like model of 70 billion parameters, trained on 20 tokens a parameter.
+
+jaxlm plan --config=configs/lm_70b.py --target=h100:32x8
+jaxlm train --config=configs/lm_70b.py:h100:32x8 --workdir=runs/lm_70b
+
+Batch: 4M tokens, by accumulation. Corpus: a vocabulary of at most 128,000.
+`jaxlm train` runs on each host; its help says how they meet.
+
+Tokens, and days and cost as planned (docs/plans.md):
+  not planned yet: make plans
+"""
+
+from ml_collections import ConfigDict
+
+from jaxlm import llama
+from jaxlm.llama import Layout
+
+TARGETS = {
+    "v5p:4x8x8": Layout(mesh=(2, 128, 1), rows=2),
+    "v5e:16x16": Layout(mesh=(1, 64, 4), rows=1),
+    "v6e:16x16": Layout(mesh=(2, 32, 4), rows=2),
+    "7x:4x4x8": Layout(mesh=(2, 128, 1), rows=2),
+    "a100:32x8": Layout(mesh=(1, 32, 8), rows=8),
+    "h100:32x8": Layout(mesh=(1, 32, 8), rows=8),
+    "h200:32x8": Layout(mesh=(1, 32, 8), rows=8),
+    "b200:32x8": Layout(mesh=(1, 32, 8), rows=8),
+}
+"""Target -> layout; the first is the default."""
+
+
+def get_config(target: str = "v5p:4x8x8") -> ConfigDict:
+    """See `jaxlm.config.Config` for the fields."""
+    c = llama.shape(
+        vocab_size=128_000,
+        d_model=8192,
+        n_layers=80,
+        n_heads=64,
+        n_kv_heads=8,
+        d_ff=28672,
+    )
+    llama.pretrain(c, "lm_70b", batch_tokens=2**22, lr=1.5e-4)
+    return llama.lay_out(c, TARGETS[target])

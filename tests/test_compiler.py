@@ -1,0 +1,40 @@
+"""Options and variables by chip: every chip has its line, every line its reason."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import pytest
+
+from jaxlm import compiler
+from jaxlm.hardware import CHIPS
+
+
+@pytest.mark.parametrize("table", [compiler.OPTIONS, compiler.ENVIRONMENT])
+def test_every_chip_has_a_line_and_every_setting_a_reason(table):
+    assert table.keys() == CHIPS.keys()
+    for settings in table.values():
+        for name, option in settings.items():
+            assert len(option.reason) > 40 and option.reason.endswith("."), name
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_options_are_those_of_the_devices_chip(chip):
+    for kind in CHIPS[chip].kinds:
+        device: Any = SimpleNamespace(device_kind=kind)
+        settings = compiler.OPTIONS[chip]
+        assert compiler.options(device) == {name: o.value for name, o in settings.items()}
+    prefix = "xla_tpu_" if CHIPS[chip].platform == "tpu" else "xla_gpu_"
+    assert all(name.startswith(prefix) for name in compiler.OPTIONS[chip])
+
+
+def test_a_cpu_has_none():
+    assert compiler.options(jax.devices("cpu")[0]) == {}
+
+
+def test_the_environment_is_text():
+    assert compiler.environment("h100") == {
+        "XLA_CLIENT_MEM_FRACTION": "0.92",
+        "CUDA_DEVICE_MAX_CONNECTIONS": "1",
+    }
+    assert compiler.environment("v5p") == {}
