@@ -20,10 +20,10 @@ TARGETS = {
     "v5e:8x8": Layout(mesh=(2, 32, 1), rows=1),
     "v6e:8x8": Layout(mesh=(2, 32, 1), rows=2),
     "7x:2x4x4": Layout(mesh=(2, 32, 1), rows=4),
-    "a100:8x8": Layout(mesh=(8, 8, 1), rows=2),
-    "h100:8x8": Layout(mesh=(8, 8, 1), rows=2),
-    "h200:8x8": Layout(mesh=(8, 8, 1), rows=4),
-    "b200:8x8": Layout(mesh=(8, 8, 1), rows=4),
+    "a100:8x8": Layout(mesh=(8, 8, 1), rows=1, remat="dots"),
+    "h100:8x8": Layout(mesh=(8, 8, 1), rows=1, remat="dots"),
+    "h200:8x8": Layout(mesh=(8, 8, 1), rows=2, remat="dots"),
+    "b200:8x8": Layout(mesh=(8, 8, 1), rows=2, remat="dots"),
 }
 """Target -> layout; the first is the default."""
 

@@ -20,10 +20,10 @@ TARGETS = {
     "v5e:4x4": Layout(mesh=(2, 8, 1), rows=1),
     "v6e:2x4": Layout(mesh=(2, 4, 1), rows=2),
     "7x:2x2x1": Layout(mesh=(2, 4, 1), rows=4),
-    "a100:1x8": Layout(mesh=(1, 8, 1), rows=4),
-    "h100:1x8": Layout(mesh=(1, 8, 1), rows=4),
-    "h200:1x8": Layout(mesh=(1, 8, 1), rows=8),
-    "b200:1x8": Layout(mesh=(1, 8, 1), rows=8),
+    "a100:1x8": Layout(mesh=(1, 8, 1), rows=4, remat="dots"),
+    "h100:1x8": Layout(mesh=(1, 8, 1), rows=4, remat="dots"),
+    "h200:1x8": Layout(mesh=(1, 8, 1), rows=8, remat="dots"),
+    "b200:1x8": Layout(mesh=(1, 8, 1), rows=8, remat="dots"),
 }
 """Target -> layout; the first is the default."""
 

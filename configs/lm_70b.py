@@ -20,10 +20,10 @@ TARGETS = {
     "v5e:16x16": Layout(mesh=(1, 64, 4), rows=1),
     "v6e:16x16": Layout(mesh=(2, 32, 4), rows=2),
     "7x:4x4x8": Layout(mesh=(2, 128, 1), rows=2),
-    "a100:32x8": Layout(mesh=(1, 32, 8), rows=8),
-    "h100:32x8": Layout(mesh=(1, 32, 8), rows=8),
-    "h200:32x8": Layout(mesh=(1, 32, 8), rows=8),
-    "b200:32x8": Layout(mesh=(1, 32, 8), rows=8),
+    "a100:32x8": Layout(mesh=(1, 32, 8), rows=8, remat="attention"),
+    "h100:32x8": Layout(mesh=(1, 32, 8), rows=8, remat="attention"),
+    "h200:32x8": Layout(mesh=(1, 32, 8), rows=8, remat="dots"),
+    "b200:32x8": Layout(mesh=(1, 32, 8), rows=8, remat="dots"),
 }
 """Target -> layout; the first is the default."""
 

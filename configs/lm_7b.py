@@ -20,10 +20,10 @@ TARGETS = {
     "v5e:4x8": Layout(mesh=(2, 16, 1), rows=1),
     "v6e:4x8": Layout(mesh=(2, 16, 1), rows=2),
     "7x:2x2x4": Layout(mesh=(2, 16, 1), rows=4),
-    "a100:4x8": Layout(mesh=(4, 8, 1), rows=2),
-    "h100:4x8": Layout(mesh=(4, 8, 1), rows=2),
-    "h200:4x8": Layout(mesh=(4, 8, 1), rows=4),
-    "b200:4x8": Layout(mesh=(4, 8, 1), rows=4),
+    "a100:4x8": Layout(mesh=(4, 8, 1), rows=2, remat="dots"),
+    "h100:4x8": Layout(mesh=(4, 8, 1), rows=2, remat="dots"),
+    "h200:4x8": Layout(mesh=(4, 8, 1), rows=4, remat="dots"),
+    "b200:4x8": Layout(mesh=(4, 8, 1), rows=4, remat="dots"),
 }
 """Target -> layout; the first is the default."""
 

@@ -21,7 +21,13 @@ def dense(x: jax.Array, kernel: jax.Array, axes: Axes, in_dims: int = 1) -> jax.
 def gather(kernel: jax.Array, axes: Axes, dtype: jnp.dtype) -> jax.Array:
     """The kernel cast, then gathered over fsdp; pinned on both sides of the gather.
 
-    With one pin XLA is free to gather first and cast after, twice the bytes.
+    With one pin XLA is free to gather first and cast after, twice the bytes. What is gathered is
+    the first dimension: a gradient that leaves along its last, TPU's compiler at times sums whole,
+    twice the bytes again.
     """
-    w = constrain(kernel.astype(dtype), *axes)
-    return constrain(w, *(None if a == GATHERED else a for a in axes))
+    if GATHERED not in axes:
+        return constrain(kernel.astype(dtype), *axes)
+    dim = axes.index(GATHERED)
+    others = axes[:dim] + axes[dim + 1 :]
+    w = constrain(jnp.moveaxis(kernel.astype(dtype), dim, 0), GATHERED, *others)
+    return jnp.moveaxis(constrain(w, None, *others), 0, dim)

@@ -25,9 +25,12 @@ def orthogonal(x_Lmn: jax.Array) -> jax.Array:
     x_Lmn = x_Lmn / (jnp.linalg.norm(x_Lmn, axis=(1, 2), keepdims=True) + EPSILON)
     x_Lmn = spread(x_Lmn.astype(DTYPE))
     x_Lmn = x_Lmn.swapaxes(1, 2) if tall else x_Lmn
-    a, b, c = COEFFICIENTS
-    for _ in range(STEPS):
-        s_Lmm = x_Lmn @ x_Lmn.swapaxes(1, 2)
-        x_Lmn = a * x_Lmn + (b * s_Lmm + c * (s_Lmm @ s_Lmm)) @ x_Lmn
+    x_Lmn = jax.lax.fori_loop(0, STEPS, lambda _, x_Lmn: _step(x_Lmn), x_Lmn)
     x_Lmn = x_Lmn.swapaxes(1, 2) if tall else x_Lmn
     return spread(x_Lmn)[:layers].astype(jnp.float32)
+
+
+def _step(x_Lmn: jax.Array) -> jax.Array:
+    a, b, c = COEFFICIENTS
+    s_Lmm = x_Lmn @ x_Lmn.swapaxes(1, 2)
+    return a * x_Lmn + (b * s_Lmm + c * (s_Lmm @ s_Lmm)) @ x_Lmn

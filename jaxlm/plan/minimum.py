@@ -276,7 +276,7 @@ def _tensor(cfg: Config, z: Sizes) -> Iterator[Move]:
     yield Move("input of head", "all-gather", axis, _shared(z.t, whole, z.m))
     yield Move("its gradient", "reduce-scatter", axis, _shared(z.t, whole, z.m))
     sums = 3 * z.b * cfg.data.seq_len * 4  # maximum, sum, the target's logit
-    yield Move("loss", "all-reduce", axis, 2 * _shared(z.t, sums, z.m * cfg.loss.vocab_blocks))
+    yield Move("loss", "all-reduce", axis, 2 * _shared(z.t, sums, z.m))
     if c.n_kv_heads % z.t:
         kv = 2 * c.d_model * c.n_kv_heads * c.head_size / z.f * z.w
         yield Move("gradients of kv", "all-reduce", axis, 2 * _shared(z.t, kv, layers))

@@ -4,9 +4,9 @@ import jax
 import numpy as np
 import pytest
 from jax import numpy as jnp
-from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from jaxlm import mesh as mesh_lib
 from jaxlm.ops.dense import dense, gather
 from tests import tiny
 
@@ -32,15 +32,24 @@ def test_the_product_has_the_type_of_x():
     assert y.dtype == jnp.bfloat16
 
 
-def test_a_kernel_is_cast_before_it_is_gathered():
-    """Half the bytes cross the links; the other axes stay split."""
+@pytest.mark.parametrize(
+    ("axes", "shape", "whole"),
+    [
+        (("embed", "mlp"), (32, 64), P(None, "tensor")),
+        (("mlp", "embed"), (64, 32), P("tensor", None)),
+    ],
+)
+def test_a_kernel_is_cast_before_it_is_gathered(axes, shape, whole):
+    """Half the bytes cross the links; the other axes stay split. What is gathered comes first."""
     mesh = tiny.mesh((2, 2, 2))
-    kernel = jax.device_put(jnp.ones((32, 64)), NamedSharding(mesh, P("fsdp", "tensor")))
+    values = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    kernel = jax.device_put(values, mesh_lib.sharding(mesh, axes, shape))
     with jax.set_mesh(mesh):
-        program = jax.jit(lambda w: gather(w, ("embed", "mlp"), jnp.bfloat16)).trace(kernel)
+        program = jax.jit(lambda w: gather(w, axes, jnp.bfloat16)).trace(kernel)
         pins = [e for e in program.jaxpr.eqns if e.primitive.name == "sharding_constraint"]
         gathered = program.lower().compile()(kernel)
     assert [str(e.invars[0].aval.dtype) for e in pins] == ["bfloat16", "bfloat16"]
     assert [e.params["sharding"].spec for e in pins] == [P(("fsdp",), ("tensor",)),
                                                          P(None, ("tensor",))]  # fmt: skip
-    assert gathered.sharding.spec == P(None, "tensor")
+    assert gathered.sharding.is_equivalent_to(jax.NamedSharding(mesh, whole), 2)
+    np.testing.assert_array_equal(gathered, values.astype(jnp.bfloat16))
