@@ -3,7 +3,7 @@
 PYTHON_IN_VENV = .venv/bin/python
 
 .DEFAULT_GOAL = help
-.PHONY: help env demo test test-system lint bench bench-data plans clean
+.PHONY: help env demo test test-system test-compilers lint bench bench-data plans clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -15,10 +15,13 @@ demo: env ## raw text to a trained model: corpus, cleaning, tokenizer, training,
 	@$(PYTHON_IN_VENV) -m jaxlm demo
 
 test: env ## the tests
-	@$(PYTHON_IN_VENV) -m pytest
+	@$(PYTHON_IN_VENV) -m pytest -n auto --maxprocesses=4 --dist=loadfile
 
 test-system: env ## the long tests: the demo, kills, real services
 	@$(PYTHON_IN_VENV) -m pytest -m system
+
+test-compilers: env ## programs of all kinds through the compilers of TPU and GPU: after a change to the step, half an hour
+	@$(PYTHON_IN_VENV) -m pytest -m compilers
 
 lint: env ## style and types
 	@$(PYTHON_IN_VENV) -m ruff check .

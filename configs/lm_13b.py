@@ -16,14 +16,14 @@ from jaxlm import llama
 from jaxlm.llama import Layout
 
 TARGETS = {
-    "v5p:4x4x4": Layout(mesh=(2, 32, 1), rows=4),
+    "v5p:4x4x4": Layout(mesh=(2, 32, 1), rows=4, remat="dots"),
     "v5e:8x8": Layout(mesh=(2, 32, 1), rows=1),
-    "v6e:8x8": Layout(mesh=(2, 32, 1), rows=2),
-    "7x:2x4x4": Layout(mesh=(2, 32, 1), rows=4),
+    "v6e:8x8": Layout(mesh=(2, 32, 1), rows=1, remat="dots"),
+    "7x:2x4x4": Layout(mesh=(2, 32, 1), rows=4, remat="dots"),
     "a100:8x8": Layout(mesh=(8, 8, 1), rows=1, remat="dots"),
     "h100:8x8": Layout(mesh=(8, 8, 1), rows=1, remat="dots"),
     "h200:8x8": Layout(mesh=(8, 8, 1), rows=2, remat="dots"),
-    "b200:8x8": Layout(mesh=(8, 8, 1), rows=2, remat="dots"),
+    "b200:8x8": Layout(mesh=(8, 8, 1), rows=4, remat="dots"),
 }
 """Target -> layout; the first is the default."""
 

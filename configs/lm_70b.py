@@ -16,14 +16,14 @@ from jaxlm import llama
 from jaxlm.llama import Layout
 
 TARGETS = {
-    "v5p:4x8x8": Layout(mesh=(2, 128, 1), rows=2),
+    "v5p:4x8x8": Layout(mesh=(2, 128, 1), rows=1, remat="dots"),
     "v5e:16x16": Layout(mesh=(1, 64, 4), rows=1),
-    "v6e:16x16": Layout(mesh=(2, 32, 4), rows=2),
-    "7x:4x4x8": Layout(mesh=(2, 128, 1), rows=2),
+    "v6e:16x16": Layout(mesh=(2, 32, 4), rows=1, remat="dots"),
+    "7x:4x4x8": Layout(mesh=(2, 128, 1), rows=1, remat="dots"),
     "a100:32x8": Layout(mesh=(1, 32, 8), rows=8, remat="attention"),
     "h100:32x8": Layout(mesh=(1, 32, 8), rows=8, remat="attention"),
     "h200:32x8": Layout(mesh=(1, 32, 8), rows=8, remat="dots"),
-    "b200:32x8": Layout(mesh=(1, 32, 8), rows=8, remat="dots"),
+    "b200:32x8": Layout(mesh=(1, 32, 8), rows=16, remat="dots"),
 }
 """Target -> layout; the first is the default."""
 

@@ -43,6 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as e:
         print(f"jaxlm {args.command}: {e}", file=sys.stderr, flush=True)
         return e.exit_code
+    except KeyboardInterrupt:
+        sys.tracebacklimit = 0  # it is no bug
+        raise
     except BrokenPipeError:  # `jaxlm trace ... | head`
         if args.command in ("train", "demo"):
             raise  # not done

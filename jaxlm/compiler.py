@@ -24,6 +24,14 @@ _SPARSE_CORE = {
         "The SparseCores gather weights while the TensorCore multiplies. In the program, gathers "
         "turn from synchronous to asynchronous, with products between start and end.",
     ),
+    "xla_tpu_enable_sparse_core_collective_offload_2d_all_gather": Option(
+        True,
+        "The same where the devices of a group span two dimensions of the slice and none closes to "
+        "a ring, as 16 of v5p:2x4x4: without it those gathers stay synchronous.",
+    ),
+    "xla_tpu_enable_sparse_core_collective_offload_3d_all_gather": Option(
+        True, "The same over three dimensions. In Google's recipes for v7x, in MaxText."
+    ),
     "xla_tpu_enable_sparse_core_collective_offload_reduce_scatter": Option(
         True,
         "Likewise for gradients. In the program a reduce-scatter takes the place of an all-reduce "
@@ -53,10 +61,17 @@ _CUDA = {
         "ends the process when it is compiled for exactly 64 Hopper or newer GPUs.",
     ),
 }
-"""What is not here: XLA hides latency by default now (the program is the same with
-xla_gpu_enable_latency_hiding_scheduler). Combining a layer's gathers into one
+"""What is not here: combining a layer's gathers into one
 (xla_gpu_all_gather_combine_threshold_bytes, 1 GiB) leaves no product to hide it behind: it becomes
 synchronous. Doubling the loop (xla_gpu_enable_while_loop_double_buffering) moved no gather."""
+
+_AMPERE = _CUDA | {
+    "xla_gpu_enable_latency_hiding_scheduler": Option(
+        True,
+        "Collectives start before and end after products. In the program of an A100 every one is "
+        "synchronous without it; from Hopper on it is XLA's default, and the program is the same.",
+    ),
+}
 
 OPTIONS: dict[str, dict[str, Option]] = {
     "v4": {},
@@ -78,8 +93,8 @@ OPTIONS: dict[str, dict[str, Option]] = {
             "MaxText say 65,536, which it cuts down to this with a complaint.",
         )
     },
-    "a100-40g": _CUDA,
-    "a100": _CUDA,
+    "a100-40g": _AMPERE,
+    "a100": _AMPERE,
     "h100": _CUDA,
     "h200": _CUDA,
     "b200": _CUDA,

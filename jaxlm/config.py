@@ -163,6 +163,8 @@ class LossConfig:
     """1 forms the logits whole; more computes them in so many blocks, never whole in memory."""
 
     def __post_init__(self) -> None:
+        if self.z_loss < 0:
+            raise ValueError(f"z_loss={self.z_loss}: must be at least 0")
         if self.vocab_blocks < 1:
             raise ValueError(f"vocab_blocks={self.vocab_blocks}: must be at least 1")
 
@@ -189,7 +191,7 @@ class OptimConfig:
     """Learning rate at the last step, as a share of the peak."""
     b1: float = recorded(0.9)
     """Decay of the first moment; Muon's momentum, of which 0.95 is usual. Adafactor keeps no first
-    moment where it is 0."""
+    moment where it is 0; a run of it cannot change to 0 or from it."""
     b2: float = recorded(0.95)
     """Decay of the second moment; of Adafactor, which begins with less, the largest."""
     eps: float = recorded(1e-8)

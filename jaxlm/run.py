@@ -213,11 +213,15 @@ def check_same_model(saved: dict[str, Any], run: Run) -> None:
 def allowed_changes(saved: dict[str, Any], cfg: Config) -> list[list[Any]]:
     """[field, old, new] of each recorded field that differs from a checkpoint's config.
 
-    `ConfigError` names the fixed fields that differ.
+    `ConfigError` names the fixed fields that differ; with Adafactor also `optim.b1`, where a change
+    would begin or end its first moment.
     """
     found = list(changes(Config, saved, cfg))
     forbidden = [
-        f"config.{name}: {old!r} -> {new!r}" for name, old, new, rule in found if rule == "fixed"
+        f"config.{name}: {old!r} -> {new!r}"
+        for name, old, new, rule in found
+        if rule == "fixed"
+        or (name == "optim.b1" and cfg.optim.name == "adafactor" and 0 in (old, new))
     ]
     if forbidden:
         raise ConfigError(

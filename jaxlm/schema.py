@@ -174,7 +174,9 @@ def split_target(path: str | Path) -> tuple[Path, str | None]:
 def targets(path: str | Path) -> tuple[str, ...]:
     """The targets that a `.py` file has configs for, its default first; often none."""
     file, _ = split_target(path)
-    return () if file.suffix == ".json" else tuple(_targets(_run(_existing(file), _load_module)))
+    if file.suffix == ".json":
+        return ()
+    return _run(_existing(file), lambda path: tuple(_targets(_load_module(path))))
 
 
 def _existing(path: Path) -> Path:

@@ -1,5 +1,6 @@
 """The command line: quick to help, and wrong usage told in one line with exit code 2."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -160,6 +161,18 @@ def test_config_prints_every_field_as_it_will_be(config, capsys):
     assert "config.data.source = 'synthetic'  [fixed]" in out
     assert main(["config", "--config.train.seed=9"]) == 0
     assert "config.train.seed = 9  [fixed]" in capsys.readouterr().out
+
+
+def test_ctrl_c_is_no_bug():
+    """It ends by the signal, as a shell expects, but without a traceback."""
+    code = "\n".join([
+        "from jaxlm import cli, config",
+        "def load(*_): raise KeyboardInterrupt",
+        "config.load = load",
+        "cli.main(['config'])",
+    ])  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "KeyboardInterrupt\n")
 
 
 def test_output_that_nobody_reads_to_the_end_is_no_error():

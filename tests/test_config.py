@@ -130,6 +130,7 @@ def test_a_part_of_a_row_is_refused():
         (["checkpoint.keep=0"], "config.checkpoint: keep=0, keep_every=None: at least 1"),
         (["checkpoint.every_minutes=0"], "config.checkpoint: every_minutes=0.0: must be above 0"),
         (["evaluate.rows=-1"], "config.evaluate: rows=-1: must be at least 0"),
+        (["loss.z_loss=-1e-4"], "config.loss: z_loss=-0.0001: must be at least 0"),
         (["loss.vocab_blocks=0"], "config.loss: vocab_blocks=0: must be at least 1"),
         (["log.peak_tflops=0"], "config.log: peak_tflops=0.0: must be above 0"),
         (["model.n_layers=0"], "config.model: n_layers=0: must be at least 1"),
@@ -184,6 +185,19 @@ def test_a_resume_is_refused_what_is_fixed_by_name():
     message = str(error.value)
     assert "config.train.seed: 0 -> 1" in message and "config.model.d_ff: 1408 -> 1024" in message
     assert "optim" not in message and "start a new run in another --workdir" in message
+
+
+@pytest.mark.parametrize(("old", "new"), [(0.9, 0.0), (0.0, 0.9)])
+def test_a_resume_neither_begins_nor_ends_adafactors_first_moment(old, new):
+    """Its state would be of other arrays; AdamW's is the same whatever the decay."""
+    saved = schema.to_dict(parse("optim.name=adafactor", f"optim.b1={old}"))
+    with pytest.raises(ConfigError, match=rf"\n  config.optim.b1: {old} -> {new}\nGive the old"):
+        run.allowed_changes(saved, parse("optim.name=adafactor", f"optim.b1={new}"))
+    saved["optim"]["b1"] = 0.8
+    less = parse("optim.name=adafactor", "optim.b1=0.7")
+    assert run.allowed_changes(saved, less) == [["optim.b1", 0.8, 0.7]]
+    adamw = schema.to_dict(parse(f"optim.b1={old}"))
+    assert run.allowed_changes(adamw, parse(f"optim.b1={new}")) == [["optim.b1", old, new]]
 
 
 def test_a_resume_lists_what_is_recorded_and_passes_over_what_is_free():

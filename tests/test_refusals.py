@@ -133,6 +133,7 @@ def files(workdir: Path) -> dict[str, bytes]:
             "seq_len=48 is not a multiple of the corpus's chunk_tokens=32; use 32 or 64",
         ),
         ("train.end=900 steps", "max_epochs"),
+        ("optim.schedule=linear", "config.optim.schedule='linear': must be one of cosine, wsd, co"),
         (
             "data.mixture=[{'weights': [('en', 1), ('zh', 2), ('en', 3)]}]",
             "config.data.mixture[0]: weights=(('en', 1.0), ('zh', 2.0), ('en', 3.0)): 'en' has 2;",

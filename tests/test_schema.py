@@ -224,6 +224,13 @@ def test_a_file_has_a_config_for_each_of_its_targets(tmp_path):
     assert schema.targets(write(tmp_path, "pass")) == ()
 
 
+def test_targets_that_are_none_are_a_mistake_in_the_file(tmp_path):
+    path = tmp_path / "x.py"
+    path.write_text("TARGETS = 7")
+    with pytest.raises(ConfigError, match=r"x.py:\?: 'int' object is not iterable"):
+        schema.targets(path)
+
+
 @pytest.mark.parametrize("target", ["air", "land", "land:2x2:1", ""])
 def test_an_unknown_target_lists_the_known(tmp_path, target):
     path = tmp_path / "x.py"

@@ -1,6 +1,6 @@
 """Optimizers and schedules. A new one is a function, and a line in its table."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from jaxlm.config import OptimConfig
 from jaxlm.optim.adafactor import adafactor
@@ -18,17 +18,18 @@ OPTIMIZERS: dict[str, Callable[[OptimConfig], Optimizer]] = {
 
 
 def build(cfg: OptimConfig) -> Optimizer:
-    """The optimizer of a config."""
-    if cfg.name not in OPTIMIZERS:
-        known = ", ".join(OPTIMIZERS)
-        raise ConfigError(f"config.optim.name={cfg.name!r}: must be one of {known}")
+    """The optimizer of a config; `ConfigError` where it is not known, or its schedule is not."""
+    _check("name", cfg.name, OPTIMIZERS)
+    _check("schedule", cfg.schedule, SCHEDULES)
     return OPTIMIZERS[cfg.name](cfg)
 
 
 def learning_rate(cfg: OptimConfig, peak: float, span: Span) -> Callable[[int], float]:
     """position after a step, in rows -> learning rate of that step."""
-    if cfg.schedule not in SCHEDULES:
-        known = ", ".join(SCHEDULES)
-        raise ConfigError(f"config.optim.schedule={cfg.schedule!r}: must be one of {known}")
     schedule = SCHEDULES[cfg.schedule]
     return lambda position: peak * schedule(position, span, cfg.final_lr)
+
+
+def _check(field: str, name: str, known: Iterable[str]) -> None:
+    if name not in known:
+        raise ConfigError(f"config.optim.{field}={name!r}: must be one of {', '.join(known)}")

@@ -39,38 +39,30 @@ def _replicas(cfg: Config) -> Config:
     return replace(cfg, mesh=MeshConfig(mesh.data * mesh.fsdp, 1, mesh.tensor))
 
 
-def _remat(policy: str) -> Change:
-    return lambda cfg: replace(cfg, model=replace(cfg.model, remat=policy))
-
-
-def _dtype(dtype: str) -> Change:
-    return lambda cfg: replace(cfg, model=replace(cfg.model, compute_dtype=dtype))
-
-
-def _attention(kernel: str) -> Change:
-    return lambda cfg: replace(cfg, model=replace(cfg.model, attention=kernel))
-
-
-def _blocks(n: int) -> Change:
-    return lambda cfg: replace(cfg, loss=replace(cfg.loss, vocab_blocks=n))
-
-
-def _optimizer_on_host(on: bool) -> Change:
-    return lambda cfg: replace(cfg, optim=replace(cfg.optim, offload=on))
-
-
-def _activations_on_host(on: bool) -> Change:
-    return lambda cfg: replace(cfg, model=replace(cfg.model, offload_activations=on))
+def _set(path: str, value: object) -> Change:
+    section, name = path.split(".")
+    return lambda cfg: replace(cfg, **{section: replace(getattr(cfg, section), **{name: value})})
 
 
 TECHNIQUES: tuple[Technique, ...] = (
-    Technique("gradient checkpointing", _remat("none"), _remat("full"), "40%"),
+    Technique(
+        "gradient checkpointing", _set("model.remat", "none"), _set("model.remat", "full"), "40%"
+    ),
     Technique("fsdp (ZeRO-3)", _replicas, _same, "60%"),
-    Technique("bfloat16 compute", _dtype("float32"), _dtype("bfloat16"), "50%"),
-    Technique("fused attention", _attention("reference"), _same, "30%"),
-    Technique("loss in blocks", _blocks(1), _blocks(8)),
-    Technique("optimizer offload", _optimizer_on_host(False), _optimizer_on_host(True)),
-    Technique("activation offload", _activations_on_host(False), _activations_on_host(True)),
+    Technique(
+        "bfloat16 compute",
+        _set("model.compute_dtype", "float32"),
+        _set("model.compute_dtype", "bfloat16"),
+        "50%",
+    ),
+    Technique("fused attention", _set("model.attention", "reference"), _same, "30%"),
+    Technique("loss in blocks", _set("loss.vocab_blocks", 1), _set("loss.vocab_blocks", 8)),
+    Technique("optimizer offload", _set("optim.offload", False), _set("optim.offload", True)),
+    Technique(
+        "activation offload",
+        _set("model.offload_activations", False),
+        _set("model.offload_activations", True),
+    ),
 )
 """The first four with the shares that textbooks give."""
 

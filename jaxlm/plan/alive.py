@@ -7,10 +7,11 @@ which is the one to trust, and the names are what it is for.
 """
 
 import re
+from collections.abc import Container
 from dataclasses import dataclass
 
 from jaxlm.plan import hlo
-from jaxlm.plan.hlo import DEVICE, Computation, Instruction, Module, Type, leaves
+from jaxlm.plan.hlo import DEVICE, FUSIONS, Computation, Instruction, Module, Type, leaves
 
 HANDS_ON = frozenset(
     {"add-dependency", "after-all", "bitcast", "domain", "opt-barrier", "while"},
@@ -19,7 +20,6 @@ HANDS_ON = frozenset(
 
 IN_PLACE = frozenset({"dynamic-update-slice", "scatter"})
 """Instructions that write into the buffer of their first operand."""
-
 
 UNTELLING = ("broadcast_in_dim", "dynamic_update_slice", "while/body")
 """Ends of names of what only makes room, or puts away."""
@@ -56,19 +56,15 @@ def peak(text: str) -> Moment:
     given: dict[int, list[Buffer]] = {}
     for number, parameter in entry.parameters.items():
         given[number] = [_buffer(module, parameter, s, argument=True) for s in parameter.shapes]
-    donated = {
-        int(out or 0): given[int(number)][int(index or 0)]
-        for out, number, index in _DONATED.findall(_aliases(text))
-    }
-    flow = _Flow(module, entry, given, donated)
+    donated = {int(result or 0) for result in _DONATED.findall(_aliases(text))}
     arguments = [b for buffers in given.values() for b in buffers]
-    moment = flow.worst()
+    moment = _Flow(module, entry, given, donated).worst()
     alive = sorted((*arguments, *moment.buffers), key=lambda b: -b.bytes)
     return Moment(moment.bytes + sum(b.bytes for b in arguments), moment.at, tuple(alive))
 
 
-_DONATED = re.compile(r"\{(\d*)\}: \((\d+), \{(\d*)\}")
-_OUTPUT_ALIAS = re.compile(r"\{([\d, ]*)\}: \((\d+), \{([\d, ]*)\}\)")
+_DONATED = re.compile(r"\{(\d*)\}: \(\d+, \{\d*\}")
+_OUTPUT_ALIAS = re.compile(r"\{(\d*)\}: \((\d+), \{[\d, ]*\}\)")
 
 
 def _aliases(text: str) -> str:
@@ -79,8 +75,7 @@ def _aliases(text: str) -> str:
 
 
 def _buffer(module: Module, by: Instruction, shape: hlo.Shape, argument: bool = False) -> Buffer:
-    held = shape.space == DEVICE or (not module.tpu and shape.space == hlo.VMEM)
-    size = shape.tiled_bytes if held else 0
+    size = shape.tiled_bytes if module.space(shape) == DEVICE else 0
     return Buffer(size, str(shape), by.op_name, by.name, argument)
 
 
@@ -92,18 +87,17 @@ class _Flow:
         module: Module,
         computation: Computation,
         given: dict[int, list[Buffer]],
-        results: dict[int, Buffer],
+        to_caller: Container[int],
     ):
-        """`results`: the caller's buffers that results, by number, are to be written into."""
+        """`to_caller`: results, by number, that are written into buffers of the caller."""
         self._module, self._computation = module, computation
         self._given = given
         self._outside = {id(b) for buffers in given.values() for b in buffers}
         self._held: dict[str, list[Buffer]] = {}
-        self._reusable: dict[str, list[Buffer]] = {}
         for instruction in computation.instructions:
             self._held[instruction.name] = self._of(instruction)
         for number, buffer in enumerate(self._held[computation.root.name]):
-            if number in results and id(buffer) not in self._outside:
+            if number in to_caller:
                 self._outside.add(id(buffer))
 
     def worst(self) -> Moment:
@@ -162,21 +156,19 @@ class _Flow:
             return Moment(0, (), ())
         operands = [self._held[name] for name in instruction.operands]
         if instruction.opcode == "while":
-            body = self._module.computations[instruction.called("body") or ""]
-            state = dict(enumerate(operands[0]))
-            flow = _Flow(self._module, body, {0: operands[0]}, state)
+            body = self._module.called(instruction, "body")
+            flow = _Flow(self._module, body, {0: operands[0]}, range(len(operands[0])))
             flow.name_state()
             return flow.worst()
-        names = instruction.called_list("branch_computations")
+        results = range(len(self._held[instruction.name]))
         if instruction.opcode == "call":
-            names, operands = [instruction.called("to_apply") or ""], [[], *operands]
-        moments = [Moment(0, (), ())]
-        for number, name in enumerate(names):
-            branch = self._module.computations[name]
-            taken = operands[1:] if instruction.opcode == "call" else [operands[number + 1]]
-            given = dict(enumerate(taken))
-            results = dict(enumerate(self._held[instruction.name]))
-            moments.append(_Flow(self._module, branch, given, results).worst())
+            called = self._module.called(instruction, "to_apply")
+            return _Flow(self._module, called, dict(enumerate(operands)), results).worst()
+        branches = [self._module.computations[name] for name in instruction.branches]
+        moments = (
+            _Flow(self._module, branch, {0: taken}, results).worst()
+            for branch, taken in zip(branches, operands[1:], strict=True)
+        )
         return max(moments, key=lambda m: m.bytes)
 
     def _of(self, at: Instruction) -> list[Buffer]:
@@ -220,22 +212,14 @@ class _Flow:
         """(result, operand) pairs that share a buffer."""
         if at.opcode.removesuffix("-start") in IN_PLACE:
             return [(0, 0)]
-        fused = at.opcode in ("fusion", "fusion-start")
-        aliased, pairs = None, []
-        if at.opcode in ("custom-call", "fusion"):
-            aliased = at.attribute("output_to_operand_aliasing")
-        if aliased is not None:
-            found = _OUTPUT_ALIAS.findall(aliased[: aliased.index("}}") + 2])
-            pairs = [(int(out or 0), int(number)) for out, number, _ in found if "," not in out]
-        name = at.called("calls") if fused else None
-        if name is not None and fused:
-            called = self._module.computations[name]
-            root = called.root
-            results = root.operands if root.opcode == "tuple" else [root.name]
-            for index, result in enumerate(results):
-                number = _written(self._module, called, called.by_name[result])
-                if number is not None:
-                    pairs.append((index, number))
+        aliased, pairs = at.attribute("output_to_operand_aliasing"), []
+        if aliased is not None and at.opcode in ("custom-call", "fusion"):
+            found = _OUTPUT_ALIAS.findall(aliased[: aliased.index(")}") + 1])
+            pairs = [(int(result or 0), int(number)) for result, number in found]
+        if at.opcode in FUSIONS:
+            called = self._module.called(at)
+            written = (_written(self._module, called, result) for result in called.results)
+            pairs += [(index, n) for index, n in enumerate(written) if n is not None]
         return pairs
 
 
@@ -252,7 +236,7 @@ def _written(module: Module, called: Computation, result: Instruction) -> int | 
     while result.opcode == "bitcast":
         result = called.by_name[result.operands[0]]
     if result.opcode == "fusion":
-        inner = module.computations[result.called("calls") or ""]
+        inner = module.called(result)
         number = _written(module, inner, inner.root)
         if number is None:
             return None
@@ -278,12 +262,11 @@ def _origin(
         outer, call = callers[0]
         given = outer.by_name[call.operands[int(at.inside)]]
         return _origin(module, outer, given, callers[1:])
-    if at.opcode in ("fusion", "fusion-start"):
-        called = module.computations[at.called("calls") or ""]
-        root = called.root
-        if root.opcode == "tuple":
-            root = called.by_name[root.operands[element]]
-        found = _origin(module, called, root, ((computation, at), *callers))
+    if at.opcode in FUSIONS:
+        called = module.called(at)
+        results = called.results
+        result = results[element] if len(results) > 1 else results[0]
+        found = _origin(module, called, result, ((computation, at), *callers))
         return found or at.op_name
     stores = at.opcode in IN_PLACE or at.opcode == "fusion-done"
     if at.op_name and not at.op_name.endswith(UNTELLING) and not stores:

@@ -6,17 +6,18 @@ a device takes at once, and what the backward pass recomputes.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from jaxlm import loss
 from jaxlm import mesh as mesh_lib
 from jaxlm.config import Config, MeshConfig
+from jaxlm.models.remat import REMAT
 from jaxlm.plan import estimate, minimum
-from jaxlm.plan.roofline import Roofline, Sent, per_domain, roofline
+from jaxlm.plan.roofline import Roofline, roofline
 from jaxlm.plan.target import Target
 from jaxlm.schema import ConfigError
 
-REMAT = ("none", "dots", "attention", "full")
+POLICIES = tuple(REMAT)
 """Lightest first: each recomputes no less than the one before, and saves no more."""
 
 TPU_TENSOR = 8
@@ -28,19 +29,13 @@ class Candidate:
     """A layout, estimated."""
 
     cfg: Config
-    microbatches: int
     memory_bytes: float
     roofline: Roofline
 
     @property
     def rank_s(self) -> float:
-        """Seconds of a step, midway between perfect overlap and none: what candidates sort by."""
-        return (self.roofline.step_s + self.roofline.serial_s) / 2
-
-    @property
-    def mesh_shape(self) -> dict[str, int]:
-        """Sizes of the mesh's axes."""
-        return shape(self.cfg.mesh)
+        """Seconds of a step, to sort candidates by."""
+        return self.roofline.rank_s
 
     def overrides(self) -> list[str]:
         """What makes the config one of this layout, for the command line."""
@@ -58,13 +53,8 @@ class Candidate:
         """Whether it can be told to take no more memory than another one, without a compiler."""
         mine, its = self.cfg, other.cfg
         rows = (mine.train.rows_per_device or 0) <= (its.train.rows_per_device or 0)
-        lighter = REMAT.index(mine.model.remat) >= REMAT.index(its.model.remat)
-        return mine.mesh == its.mesh and rows and lighter
-
-
-def shape(cfg: MeshConfig) -> dict[str, int]:
-    """Sizes of the mesh's axes, slowest links first."""
-    return {"data": cfg.data, "fsdp": cfg.fsdp, "tensor": cfg.tensor}
+        stronger = POLICIES.index(mine.model.remat) >= POLICIES.index(its.model.remat)
+        return mine.mesh == its.mesh and rows and stronger
 
 
 def candidates(cfg: Config, target: Target) -> list[Candidate]:
@@ -73,10 +63,7 @@ def candidates(cfg: Config, target: Target) -> list[Candidate]:
     Raises `ConfigError` if there is none.
     """
     carried = estimate.state(cfg)
-    found = [
-        _estimated(layout, target, microbatches, carried)
-        for layout, microbatches in layouts(cfg, target)
-    ]
+    found = [_estimated(layout, target, carried) for layout in layouts(cfg, target)]
     if not found:
         raise ConfigError(
             f"no mesh of {target.size} devices splits config.train.batch_size="
@@ -85,18 +72,16 @@ def candidates(cfg: Config, target: Target) -> list[Candidate]:
     return sorted(found, key=lambda c: c.rank_s)
 
 
-def layouts(cfg: Config, target: Target) -> Iterator[tuple[Config, int]]:
-    """(config, microbatches) of each layout that the shapes allow."""
+def layouts(cfg: Config, target: Target) -> Iterator[Config]:
+    """The config in each layout that the shapes allow."""
     for mesh in meshes(cfg, target):
-        rows = cfg.train.batch_size // (mesh.data * mesh.fsdp)
-        for rows_per_device in divisors(rows):
-            train = replace(cfg.train, rows_per_device=rows_per_device)
-            for remat in REMAT:
+        for rows in divisors(cfg.train.batch_size // (mesh.data * mesh.fsdp)):
+            train = replace(cfg.train, rows_per_device=rows)
+            for remat in POLICIES:
                 if remat == "none" and cfg.model.offload_activations:
                     continue  # it is not known what to move
                 model = replace(cfg.model, remat=remat)
-                layout = replace(cfg, mesh=mesh, train=train, model=model)
-                yield layout, rows // rows_per_device
+                yield replace(cfg, mesh=mesh, train=train, model=model)
 
 
 def meshes(cfg: Config, target: Target) -> Iterator[MeshConfig]:
@@ -105,7 +90,7 @@ def meshes(cfg: Config, target: Target) -> Iterator[MeshConfig]:
     for tensor in divisors(math.gcd(target.size // target.slices, most)):
         for fsdp in divisors(target.size // target.slices // tensor):
             mesh = MeshConfig(target.size // fsdp // tensor, fsdp, tensor)
-            if cfg.train.batch_size % (mesh.data * fsdp) == 0 and _splits(cfg, shape(mesh)):
+            if cfg.train.batch_size % (mesh.data * fsdp) == 0 and _splits(cfg, asdict(mesh)):
                 yield mesh
 
 
@@ -132,22 +117,18 @@ def _splits(cfg: Config, mesh_shape: dict[str, int]) -> bool:
     return True
 
 
-def _estimated(
-    cfg: Config, target: Target, microbatches: int, carried: estimate.State
-) -> Candidate:
-    mesh_shape = shape(cfg.mesh)
+def _estimated(cfg: Config, target: Target, carried: estimate.State) -> Candidate:
+    mesh_shape = asdict(cfg.mesh)
     least = minimum.expected(cfg, mesh_shape)
     return Candidate(
         cfg=cfg,
-        microbatches=microbatches,
-        memory_bytes=estimate.memory(cfg, mesh_shape, microbatches, carried),
+        memory_bytes=estimate.memory(cfg, mesh_shape, carried),
         roofline=roofline(
-            target.chip,
+            target,
             mesh_shape,
-            per_domain(target),
             flops=least.flops,
             float32_flops=least.flops * (cfg.model.compute_dtype == "float32"),
-            hbm_bytes=estimate.hbm_bytes(cfg, mesh_shape, microbatches, carried),
-            sent=[Sent(move.kind, move.axes, move.bytes) for move in least.moves],
+            hbm_bytes=estimate.hbm_bytes(cfg, mesh_shape, carried),
+            moves=least.moves,
         ),
     )

@@ -12,10 +12,11 @@
 
 import math
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from jaxlm.plan import groups
-from jaxlm.plan.hlo import BITS, Computation, HloError, Instruction, Module, Shape, leaves
+from jaxlm.plan.hlo import BITS, Computation, HloError, Instruction, Module, Shape
 
 KINDS = (
     "all-gather",
@@ -44,22 +45,25 @@ class Collective:
     wire_bytes: int
     """What a device sends in one execution: (n - 1) / n of the payload in a group of n, twice that
     for an all-reduce, the whole payload for a permute."""
-    count: int
-    """Executions in a step."""
     op_name: str
-    fused: bool
-    """Part of a fusion, or beside a matrix product: its kind is what it amounts to."""
-    asynchronous: bool
-    """In a start and a done, so that other work may run meanwhile."""
-    ways: int
-    """Devices of a group."""
     shapes: tuple[str, ...]
     """Results, as `bf16[256,1024]`."""
-    loops: tuple[int, ...]
-    """Passes of the loops around it, outermost first."""
     name: str
     """The instruction, to find it in the text."""
+    count: int = 1
+    """Executions in a step."""
+    loops: tuple[int, ...] = ()
+    """Passes of the loops around it, outermost first."""
+    fused: bool = False
+    """Part of a fusion, or beside a matrix product: its kind is what it amounts to."""
+    asynchronous: bool = False
+    """In a start and a done, so that other work may run meanwhile."""
     between_slices: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """What a device sends in a step."""
+        return self.count * self.wire_bytes
 
 
 class Chains:
@@ -94,7 +98,6 @@ class Reader:
         self._module = module
         self._mesh = mesh_shape
         self._devices = math.prod(mesh_shape.values())
-        self._fused: dict[str, tuple[Collective, ...]] = {}
         self._chains = Chains(module)
 
     def of(self, instruction: Instruction, computation: Computation) -> tuple[Collective, ...]:
@@ -122,54 +125,35 @@ class Reader:
             grouped = tuple(pair for pair in grouped if len(set(pair)) > 1)
         if not grouped or len(grouped[0]) == 1:
             return ()
-        ways = len(grouped[0])
-        whole, share = _whole_and_share(kind, ways)
-        in_matmul = permutes and _in_matmul(instruction, computation)
-        if in_matmul:
-            sums = _accumulates(self._module, computation, names[0], instruction.op_name)
-            kind = "reduce-scatter" if sums else "all-gather"
-        axes = groups.axes(grouped, self._mesh)
-        results = _results(instruction)
+        results = instruction.results
         if kind in ("all-reduce", "reduce-scatter") and len(results) == len(operands):
             operands = [_wider(a, b) for a, b in zip(operands, results, strict=True)]
-        return tuple(
-            Collective(
-                kind=kind,
-                axes=axes,
-                dtype=dtype,
-                payload_bytes=whole * size,
-                wire_bytes=round(whole * size * share),
-                count=1,
-                op_name=instruction.op_name,
-                fused=in_matmul,
-                asynchronous=instruction.opcode.endswith("-start"),
-                ways=ways,
-                shapes=tuple(str(s) for s in results if s.dtype == dtype),
-                loops=(),
-                name=instruction.name,
-            )
-            for dtype, size in _by_dtype(operands).items()
+        found = _by_dtype(
+            instruction, kind, groups.axes(grouped, self._mesh), len(grouped[0]), operands, results
         )
+        started = instruction.opcode.endswith("-start")
+        found = [replace(c, asynchronous=started) for c in found]
+        if permutes and _in_matmul(instruction, computation):
+            sums = _accumulates(self._module, computation, names[0], instruction.op_name)
+            kind = "reduce-scatter" if sums else "all-gather"
+            found = [replace(c, kind=kind, fused=True) for c in found]
+        return tuple(found)
 
     def _inside(self, fusion: Instruction) -> tuple[Collective, ...]:
         """Of a fusion: its collectives, an all-reduce that it slices being a reduce-scatter."""
-        name = fusion.called("calls") or ""
-        if name not in self._fused:
-            called = self._module.computations[name]
-            self._fused[name] = tuple(
-                replace(_scattered(c, called), fused=True, asynchronous=self._chains.start(called))
-                for i in called.instructions
-                if not self._chains.passes_by(i, called)
-                for c in self.of(i, called)
-            )
+        called = self._module.called(fusion)
+        started = self._chains.start(called) or fusion.opcode.endswith("-start")
         return tuple(
             replace(
-                c,
+                _scattered(c, called),
                 name=fusion.name,
                 op_name=c.op_name or fusion.op_name,
-                asynchronous=c.asynchronous or fusion.opcode.endswith("-start"),
+                fused=True,
+                asynchronous=started,
             )
-            for c in self._fused[name]
+            for i in called.instructions
+            if not self._chains.passes_by(i, called)
+            for c in self.of(i, called)
         )
 
     def _send(self, instruction: Instruction, computation: Computation) -> tuple[Collective, ...]:
@@ -178,28 +162,9 @@ class Reader:
         if found is None:
             return ()
         kind = found[1].lower().replace("_", "-")
-        ways = _slices(instruction)
-        whole, share = _whole_and_share(kind, ways)
-        shapes = computation.by_name[instruction.operands[0]].shapes
-        return tuple(
-            Collective(
-                kind=kind,
-                axes=("data",),
-                dtype=dtype,
-                payload_bytes=whole * size,
-                wire_bytes=round(whole * size * share),
-                count=1,
-                op_name=instruction.op_name,
-                fused=False,
-                asynchronous=True,
-                ways=ways,
-                shapes=tuple(str(s) for s in shapes if s.dtype == dtype),
-                loops=(),
-                name=instruction.name,
-                between_slices=True,
-            )
-            for dtype, size in _by_dtype(list(shapes)).items()
-        )
+        sent = computation.by_name[instruction.operands[0]].shapes
+        found = _by_dtype(instruction, kind, ("data",), _slices(instruction), sent, sent)
+        return tuple(replace(c, asynchronous=True, between_slices=True) for c in found)
 
 
 _TRANSFER = re.compile(r'_xla_megascale_transfer_type="?(\w+)')
@@ -229,19 +194,28 @@ def _wider(operand: Shape, result: Shape) -> Shape:
     return replace(operand, dtype=max(operand.dtype, result.dtype, key=lambda d: BITS[d]))
 
 
-def _by_dtype(shapes: list[Shape]) -> dict[str, int]:
-    sizes: dict[str, int] = {}
-    for shape in shapes:
-        sizes[shape.dtype] = sizes.get(shape.dtype, 0) + shape.bytes
-    return sizes
-
-
-def _results(instruction: Instruction) -> tuple[Shape, ...]:
-    """Of a start, what its done gives: the second part of (operands, results, ...)."""
-    of = instruction.type
-    if instruction.opcode.endswith("-start") and isinstance(of, tuple) and len(of) > 1:
-        return tuple(leaves(of[1]))
-    return instruction.shapes
+def _by_dtype(
+    instruction: Instruction,
+    kind: str,
+    axes: tuple[str, ...],
+    ways: int,
+    operands: Sequence[Shape],
+    results: Sequence[Shape],
+) -> Iterator[Collective]:
+    """The collective that an instruction is, one for each type that it moves."""
+    whole, share = _whole_and_share(kind, ways)
+    for dtype in dict.fromkeys(s.dtype for s in operands):
+        payload = whole * sum(s.bytes for s in operands if s.dtype == dtype)
+        yield Collective(
+            kind=kind,
+            axes=axes,
+            dtype=dtype,
+            payload_bytes=payload,
+            wire_bytes=round(payload * share),
+            op_name=instruction.op_name,
+            shapes=tuple(str(s) for s in results if s.dtype == dtype),
+            name=instruction.name,
+        )
 
 
 def _scattered(collective: Collective, fused: Computation) -> Collective:
@@ -274,7 +248,7 @@ def _accumulates(module: Module, computation: Computation, name: str, op_name: s
         if at.name in seen:
             continue
         seen.add(at.name)
-        if _multiplies(module, at, op_name) or at.opcode == "constant":
+        if _multiplies(module, computation, at, op_name) or at.opcode == "constant":
             return True
         if at.opcode == "get-tuple-element" and _carried(computation, at):
             after = computation.root.operands[int(at.word("index") or 0)]
@@ -294,9 +268,9 @@ def _carried(body: Computation, at: Instruction) -> bool:
     return body.by_name[at.operands[0]].opcode == "parameter" and body.root.opcode == "tuple"
 
 
-def _multiplies(module: Module, instruction: Instruction, op_name: str) -> bool:
+def _multiplies(
+    module: Module, computation: Computation, instruction: Instruction, op_name: str
+) -> bool:
     """Whether an instruction is the matrix product of that name, or fuses it."""
-    if instruction.opcode != "fusion":
-        return instruction.opcode in ("dot", "convolution") and instruction.op_name == op_name
-    called = module.computations[instruction.called("calls") or ""]
-    return any(_multiplies(module, i, op_name) for i in called.instructions)
+    parts = module.fused(instruction, computation)
+    return any(i.opcode in ("dot", "convolution") and i.op_name == op_name for i, _ in parts)

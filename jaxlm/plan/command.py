@@ -10,14 +10,12 @@ from typing import Any, NamedTuple
 
 from jaxlm import config, schema
 from jaxlm.config import Config
-from jaxlm.plan import ablate, lines, prices, report, search, target
+from jaxlm.plan import ablate, lines, preemption, prices, report, search, target
 from jaxlm.plan.ablate import Ablation
+from jaxlm.plan.figures import DOES_NOT_FIT
 from jaxlm.plan.report import Options
 from jaxlm.plan.search import Search
 from jaxlm.schema import ConfigError
-
-DOES_NOT_FIT = 2
-"""Exit code of a plan that is out of memory: the config is wrong for the target."""
 
 
 class Wishes(NamedTuple):
@@ -43,6 +41,7 @@ def plan(
         raise ConfigError(f"--compiles={wishes.compiles}: must be at least 1")
     on = target.parse(target_name, slices)
     prices.of(on.chip.name, options.price, options.spot_price)  # mistakes first, then minutes
+    preemption.check(options.preemptions_per_day, options.write_gbs)
     cfg, note = load(path, overrides, target_name)
     if note:
         say(note)

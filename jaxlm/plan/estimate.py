@@ -1,18 +1,19 @@
 """What a layout takes, by formula instead of by compiler: to sort many candidates in a second.
 
-T tokens a device and microbatch, D width, H query heads and N key-value heads of size K, F hidden
-width of the MLP, V vocabulary, L layers; t ways of tensor parallelism, s ways that parameters are
-split. A compiler's plan of memory differs from it by tens of percent: it ranks, it does not judge.
+A compiler's plan of memory differs from it by tens of percent: it ranks, it does not judge. Bytes
+are of one device; `tokens` are those of a device in a microbatch.
 """
 
 import math
 from typing import NamedTuple
 
 import jax
+from jax import numpy as jnp
 
 from jaxlm import models, optim
-from jaxlm.config import Config
+from jaxlm.config import Config, ModelConfig
 from jaxlm.ops.attention import ATTENTION
+from jaxlm.plan import minimum
 
 
 class State(NamedTuple):
@@ -29,18 +30,17 @@ def state(cfg: Config) -> State:
     return State(_bytes(abstract), _bytes(moments))
 
 
-def memory(cfg: Config, mesh_shape: dict[str, int], microbatches: int, carried: State) -> float:
+def memory(cfg: Config, mesh_shape: dict[str, int], carried: State) -> float:
     """Bytes of a device at the peak of a step."""
-    m, tensor = cfg.model, mesh_shape["tensor"]
+    m, tensor, width = cfg.model, mesh_shape["tensor"], jnp.dtype(cfg.model.compute_dtype).itemsize
     shards = mesh_shape["fsdp"] * tensor
-    tokens = _tokens(cfg, mesh_shape, microbatches)
-    width = 2 if m.compute_dtype == "bfloat16" else 4
+    tokens = _rows(cfg, mesh_shape) * cfg.data.seq_len
     optimizer = 0.0 if cfg.optim.offload else carried.optimizer
     gradients = carried.params  # float32, as they are summed
     held = (carried.params + optimizer + gradients) / shards
     copy = carried.params / 4 * width / shards if width == 2 else 0.0
     saved = 0.0 if m.offload_activations else m.n_layers * saved_bytes(cfg, tokens, tensor)
-    one_layer = _layer_params(cfg) * width / tensor * 2  # gathered, and its gradient
+    one_layer = _layer_params(m) * width / tensor * 2  # gathered, and its gradient
     working = every_value(cfg, tokens, tensor) + one_layer
     logits = tokens * m.padded_vocab / tensor * 4 / cfg.loss.vocab_blocks
     head = m.d_model * m.padded_vocab * width / tensor
@@ -49,8 +49,7 @@ def memory(cfg: Config, mesh_shape: dict[str, int], microbatches: int, carried: 
 
 def saved_bytes(cfg: Config, tokens: float, tensor: int) -> float:
     """Bytes that one layer leaves for the backward pass, by the remat policy."""
-    m = cfg.model
-    width = 2 if m.compute_dtype == "bfloat16" else 4
+    m, width = cfg.model, jnp.dtype(cfg.model.compute_dtype).itemsize
     residual = tokens * m.d_model * width / tensor
     attention = tokens * m.n_heads * (m.head_size * width + 4) / tensor
     match m.remat:
@@ -67,8 +66,7 @@ def saved_bytes(cfg: Config, tokens: float, tensor: int) -> float:
 
 def every_value(cfg: Config, tokens: float, tensor: int) -> float:
     """Bytes of all that a layer computes on its way forward."""
-    m = cfg.model
-    width = 2 if m.compute_dtype == "bfloat16" else 4
+    m, width = cfg.model, jnp.dtype(cfg.model.compute_dtype).itemsize
     residuals = 6 * m.d_model / tensor + 2 * m.d_model  # two of them gathered along the sequence
     heads = (3 * m.n_heads + 4 * m.n_kv_heads) * m.head_size / tensor
     values = tokens * width * (residuals + heads + 4 * m.d_ff / tensor)
@@ -77,13 +75,14 @@ def every_value(cfg: Config, tokens: float, tensor: int) -> float:
     return values
 
 
-def hbm_bytes(cfg: Config, mesh_shape: dict[str, int], microbatches: int, carried: State) -> float:
+def hbm_bytes(cfg: Config, mesh_shape: dict[str, int], carried: State) -> float:
     """Bytes that a device reads and writes of its memory in a step: weights, values, state."""
-    m, tensor = cfg.model, mesh_shape["tensor"]
-    tokens = _tokens(cfg, mesh_shape, microbatches)
-    width = 2 if m.compute_dtype == "bfloat16" else 4
+    m, tensor, width = cfg.model, mesh_shape["tensor"], jnp.dtype(cfg.model.compute_dtype).itemsize
+    rows = _rows(cfg, mesh_shape)
+    tokens = rows * cfg.data.seq_len
+    microbatches = cfg.train.batch_size / (mesh_shape["data"] * mesh_shape["fsdp"] * rows)
     passes = 3 if m.remat == "none" else 4
-    weights = passes * m.n_layers * _layer_params(cfg) * width / tensor
+    weights = passes * m.n_layers * _layer_params(m) * width / tensor
     values = 2 * passes * m.n_layers * every_value(cfg, tokens, tensor)
     logits = 3 * tokens * m.padded_vocab / tensor * 4
     shards = mesh_shape["fsdp"] * tensor
@@ -91,15 +90,14 @@ def hbm_bytes(cfg: Config, mesh_shape: dict[str, int], microbatches: int, carrie
     return microbatches * (weights + values + logits) + update
 
 
-def _tokens(cfg: Config, mesh_shape: dict[str, int], microbatches: int) -> float:
-    ways = mesh_shape["data"] * mesh_shape["fsdp"]
-    return cfg.train.batch_size / ways / microbatches * cfg.data.seq_len
+def _rows(cfg: Config, mesh_shape: dict[str, int]) -> float:
+    """That a device takes at once."""
+    share = cfg.train.batch_size / (mesh_shape["data"] * mesh_shape["fsdp"])
+    return cfg.train.rows_per_device or share
 
 
-def _layer_params(cfg: Config) -> int:
-    m = cfg.model
-    attention = m.d_model * m.head_size * (2 * m.n_heads + 2 * m.n_kv_heads)
-    return attention + 3 * m.d_model * m.d_ff
+def _layer_params(m: ModelConfig) -> float:
+    return sum(minimum.layer_products(m).values())
 
 
 def _bytes(tree: object) -> float:

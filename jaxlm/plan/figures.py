@@ -10,6 +10,9 @@ from jaxlm.plan.prices import Price
 from jaxlm.plan.remedy import Remedy
 from jaxlm.plan.roofline import Roofline
 
+DOES_NOT_FIT = 2
+"""Exit code of a plan that is out of memory: the config is wrong for the devices."""
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -83,29 +86,30 @@ class Run:
     chip_hours_serial: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """All that is known of a run before it is paid for."""
 
-    config: str
+    config: str = ""
     target: str
     chips: int
     devices: int
     layout: Layout
     memory: Holders
     fit: Fit
-    alive: tuple[tuple[int, str], ...]
+    alive: tuple[tuple[int, str], ...] = ()
     """(bytes, what) of the largest that are alive at the peak; only where it does not fit."""
-    remedies: tuple[Remedy, ...]
+    remedies: tuple[Remedy, ...] = ()
     """Only where it does not fit."""
-    flops: Flops | None
+    flops: Flops | None = None
     """None if the compiler refused the program."""
-    traffic: tuple[Traffic, ...]
-    roofline: Roofline | None
-    run: Run | None
-    price: Price | None
-    preemption: Preemption | None
-    notes: tuple[str, ...]
+    traffic: tuple[Traffic, ...] = ()
+    roofline: Roofline | None = None
+    """None if there is no program, or the chip is not known."""
+    run: Run | None = None
+    price: Price | None = None
+    preemption: Preemption | None = None
+    notes: tuple[str, ...] = ()
     digest: str
     compile_s: float
     versions: dict[str, str]
@@ -118,9 +122,7 @@ class Plan:
     @property
     def rank_s(self) -> float:
         """Seconds of a step midway between perfect overlap and none, to sort plans by."""
-        if self.roofline is None:
-            return float("inf")
-        return (self.roofline.step_s + self.roofline.serial_s) / 2
+        return float("inf") if self.roofline is None else self.roofline.rank_s
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: bytes, seconds and FLOPs of one device and step."""

@@ -6,81 +6,61 @@ The numbers are those of the SXM modules as OpenXLA's own target files give them
 
 from typing import NamedTuple
 
+from jaxlm.hardware import Chip
+
 
 class Gpu(NamedTuple):
-    """Of one GPU."""
+    """What the compiler must know of one GPU, besides what `jaxlm.hardware.CHIPS` has."""
 
-    description: str
-    capability: int
-    """Major compute capability; the minor one is 0 for all of these."""
     features: str
     """Which instructions beyond the capability's own there are: sm_90a, sm_100a."""
     cores: int
     """Streaming multiprocessors."""
-    fpus: int
-    """FP32 units a multiprocessor."""
     memory_bandwidth: int
+    memory_bytes: int
     l2_bytes: int
     clock_ghz: float
-    memory_bytes: int
-    shared_bytes: int
+    fpus: int = 128
+    """FP32 units a multiprocessor."""
+    shared_bytes: int = 233_472
     """Shared memory of a multiprocessor."""
-    shared_optin: int
+    shared_optin: int = 232_448
     """The most of it that one block can have."""
 
 
+_H100 = Gpu(
+    features="ACCELERATED_FEATURES",
+    cores=132,
+    memory_bandwidth=3_352_320_000_000,
+    memory_bytes=84_942_979_072,
+    l2_bytes=52_428_800,
+    clock_ghz=1.98,
+)
+
 GPUS: dict[str, Gpu] = {
     "a100": Gpu(
-        description="NVIDIA A100-SXM4-80GB",
-        capability=8,
         features="NONE",
         cores=108,
-        fpus=64,
         memory_bandwidth=2_039_040_000_000,
+        memory_bytes=85_100_068_864,
         l2_bytes=41_943_040,
         clock_ghz=1.41,
-        memory_bytes=85_100_068_864,
+        fpus=64,
         shared_bytes=167_936,
         shared_optin=166_912,
     ),
-    "h100": Gpu(
-        description="NVIDIA H100 80GB HBM3",
-        capability=9,
-        features="ACCELERATED_FEATURES",
-        cores=132,
-        fpus=128,
-        memory_bandwidth=3_352_320_000_000,
-        l2_bytes=52_428_800,
-        clock_ghz=1.98,
-        memory_bytes=84_942_979_072,
-        shared_bytes=233_472,
-        shared_optin=232_448,
-    ),
-    "h200": Gpu(
-        description="NVIDIA H200",
-        capability=9,
-        features="ACCELERATED_FEATURES",
-        cores=132,
-        fpus=128,
+    "h100": _H100,
+    "h200": _H100._replace(
         memory_bandwidth=4_800_000_000_000,
-        l2_bytes=52_428_800,
-        clock_ghz=1.98,
         memory_bytes=151_397_597_184,
-        shared_bytes=233_472,
-        shared_optin=232_448,
     ),
     "b200": Gpu(
-        description="NVIDIA B200",
-        capability=10,
         features="ACCELERATED_FEATURES",
         cores=148,
-        fpus=128,
         memory_bandwidth=7_672_320_000_000,
+        memory_bytes=191_514_411_008,
         l2_bytes=132_644_864,
         clock_ghz=1.965,
-        memory_bytes=191_514_411_008,
-        shared_bytes=233_472,
-        shared_optin=232_448,
     ),
 }
 """By name, as in `jaxlm.hardware.CHIPS`."""
@@ -89,9 +69,9 @@ CUDNN = (9, 12)
 """The least version that JAX's plugin takes; cuDNN itself need not be there to compile for it."""
 
 
-def target_config(gpu: Gpu) -> str:
+def target_config(chip: Chip) -> str:
     """The text that describes a GPU to the compiler."""
-    major, minor = CUDNN
+    gpu, (major, minor), (capability, _) = GPUS[chip.name], CUDNN, chip.capability
     return f"""
 gpu_device_info {{
   threads_per_block_limit: 1024
@@ -114,10 +94,10 @@ gpu_device_info {{
   l2_cache_size: {gpu.l2_bytes}
   clock_rate_ghz: {gpu.clock_ghz}
   device_memory_size: {gpu.memory_bytes}
-  cuda_compute_capability {{ major: {gpu.capability} feature_extension: {gpu.features} }}
+  cuda_compute_capability {{ major: {capability} feature_extension: {gpu.features} }}
   device_interconnect_info {{ active_links: 18 }}
 }}
 platform_name: "CUDA"
 dnn_version_info {{ major: {major} minor: {minor} }}
-device_description_str: "{gpu.description}"
+device_description_str: "{chip.kinds[0]}"
 """

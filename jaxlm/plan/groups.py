@@ -9,7 +9,7 @@ import re
 
 import numpy as np
 
-from jaxlm.plan.hlo import HloError, Instruction
+from jaxlm.plan.hlo import HloError, Instruction, ints
 
 type Groups = tuple[tuple[int, ...], ...]
 
@@ -69,13 +69,13 @@ def _lists(text: str) -> Groups:
     if text.startswith("{}"):
         return ()
     inner = text[: text.index("}}") + 1]
-    return tuple(_ints(group) for group in re.findall(r"\{([\d,]+)\}", inner))
+    return tuple(ints(group) for group in re.findall(r"\{([\d,]+)\}", inner))
 
 
 def _iota(found: re.Match[str] | None) -> Groups:
     if found is None:
         raise HloError("groups of devices begin with [, but are not of the form [a,b]<=[c]T(d)")
-    shape, ids = _ints(found[1]), _numbers(found[2], found[3])
+    shape, ids = ints(found[1]), _numbers(found[2], found[3])
     return _rows(ids.reshape(-1, shape[-1]))
 
 
@@ -108,18 +108,14 @@ def _device_ids(text: str | None, devices: int) -> np.ndarray:
     if not text:
         return np.arange(devices)
     found = re.match(r"(?:\[[\d,]+\]<=)?\[([\d,]+)\](?:T\(([\d,]+)\))?$", text)
-    return _numbers(found[1], found[2]) if found else np.array(_ints(text))
+    return _numbers(found[1], found[2]) if found else np.array(ints(text))
 
 
 def _numbers(dims: str, order: str | None) -> np.ndarray:
-    shape = _ints(dims)
+    shape = ints(dims)
     ids = np.arange(math.prod(shape)).reshape(shape)
-    return (ids.transpose(_ints(order)) if order else ids).reshape(-1)
+    return (ids.transpose(ints(order)) if order else ids).reshape(-1)
 
 
 def _rows(ids: np.ndarray) -> Groups:
     return tuple(tuple(row) for row in ids.tolist())
-
-
-def _ints(text: str) -> tuple[int, ...]:
-    return tuple(int(n) for n in text.split(","))

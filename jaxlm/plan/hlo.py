@@ -52,6 +52,10 @@ BITS = {
 """Bits of an element."""
 
 
+FUSIONS = frozenset({"fusion", "fusion-start"})
+"""Instructions that stand for those of a computation, which run as one."""
+
+
 class HloError(UserError):
     """A program that cannot be read: a form of text that this version does not know."""
 
@@ -89,7 +93,7 @@ class Shape:
         if not tile or not order:
             return self.bytes
         dims = [self.dims[int(d)] for d in order.split(",")]  # minor first
-        for i, size in enumerate(reversed(_ints(tile[1]))):
+        for i, size in enumerate(reversed(ints(tile[1]))):
             if i < len(dims):
                 dims[i] = -(-dims[i] // size) * size
         return -(-math.prod(dims) * BITS[self.dtype] // 8)
@@ -135,9 +139,17 @@ class Instruction:
         return _shapes(self.type_text)
 
     @property
+    def results(self) -> tuple[Shape, ...]:
+        """Of a start, the arrays that its done gives; of all else, those that it gives."""
+        of = self.type
+        if not self.opcode.endswith("-start") or isinstance(of, Shape) or len(of) < 2:
+            return self.shapes
+        return tuple(leaves(of[0 if self.opcode == "copy-start" else 1]))
+
+    @property
     def operands(self) -> list[str]:
         """Names of the instructions that it takes."""
-        return _NAMES.findall(self.inside)
+        return _NAME.findall(self.inside)
 
     @property
     def op_name(self) -> str:
@@ -151,20 +163,23 @@ class Instruction:
         return self.after[found.end() :] if found else None
 
     def called(self, key: str) -> str | None:
-        """The computation that an attribute names."""
-        text = self.attribute(key)
-        found = _NAME.match(text) if text is not None else None
+        """The computation that an attribute names; None if it has no such attribute."""
+        found = _NAME.match(self.attribute(key) or "")
         return found[1] if found else None
 
-    def called_list(self, key: str) -> list[str]:
-        """The computations that an attribute names, in braces."""
-        text = self.attribute(key)
-        return _NAMES.findall(text[: text.index("}")]) if text is not None else []
+    @property
+    def branches(self) -> list[str]:
+        """The computations that a conditional chooses from, in the order of their operands."""
+        text = self.attribute("branch_computations")
+        if text is not None:
+            return _NAME.findall(text[: text.index("}")])
+        named = (self.called("true_computation"), self.called("false_computation"))
+        return [name for name in named if name is not None]
 
     def ints(self, key: str) -> tuple[int, ...]:
         """The numbers of an attribute such as `dimensions={0,1}`; () if it has none."""
         text = self.attribute(key)
-        return () if text is None else _ints(text[1 : text.index("}")])
+        return () if text is None else ints(text[1 : text.index("}")])
 
     def word(self, key: str) -> str | None:
         """An attribute of one word or number, without its quotes."""
@@ -189,6 +204,12 @@ class Computation:
         """What it returns."""
         return next((i for i in self.instructions if i.root), self.instructions[-1])
 
+    @property
+    def results(self) -> list[Instruction]:
+        """What it returns, the elements of a tuple one by one."""
+        root = self.root
+        return [self.by_name[n] for n in root.operands] if root.opcode == "tuple" else [root]
+
     @cached_property
     def parameters(self) -> dict[int, Instruction]:
         """Its parameters by number."""
@@ -212,6 +233,28 @@ class Module:
     entry: Computation
     tpu: bool
     """Of a TPU: arrays lie in tiles."""
+
+    def called(self, by: Instruction, key: str = "calls") -> Computation:
+        """The computation that an attribute names; `HloError` if there is none."""
+        name = by.called(key)
+        if name not in self.computations:
+            raise HloError(f"{by.opcode} {by.name} calls {name}, and it is missing")
+        return self.computations[name]
+
+    def fused(
+        self, instruction: Instruction, computation: Computation
+    ) -> Iterator[tuple[Instruction, Computation]]:
+        """What an instruction does, each with its computation: itself, or all that it fuses."""
+        if instruction.opcode not in FUSIONS:
+            yield instruction, computation
+            return
+        called = self.called(instruction)
+        for inner in called.instructions:
+            yield from self.fused(inner, called)
+
+    def space(self, shape: Shape) -> int:
+        """The memory that an array lies in; a GPU's space 1 is its memory, open to collectives."""
+        return DEVICE if shape.space == VMEM and not self.tpu else shape.space
 
 
 def parse(text: str) -> Module:
@@ -242,7 +285,6 @@ _HEADER = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{$")
 _LINE = re.compile(r"^  (ROOT )?%([\w.\-]+) = (.*?) ([a-z][a-z0-9\-]*)\(", re.DOTALL)
 _ARRAY = re.compile(r"([a-z][a-z0-9]*)\[([^\]]*)\](?:\{([^}]*)\})?|[()]")
 _NAME = re.compile(r"%([\w.\-]+)")
-_NAMES = re.compile(r"%([\w.\-]+)")
 _OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
 _PARENTHESES = re.compile(r"[()]")
 
@@ -305,7 +347,7 @@ def _type(text: str) -> Type:
         else:
             if found[1] not in BITS:
                 raise HloError(f"type {found[1]!r} in {text[:80]!r} is not in jaxlm.plan.hlo.BITS")
-            dims = _ints(re.sub("[<=?]", "", found[2]))
+            dims = ints(re.sub("[<=?]", "", found[2]))
             stack[-1].append(Shape(found[1], dims, found[3] or ""))
     if len(stack) != 1 or len(stack[0]) != 1:
         raise HloError(f"not a type: {text[:200]!r}")
@@ -317,5 +359,6 @@ def _shapes(text: str) -> tuple[Shape, ...]:
     return tuple(leaves(_type(text)))
 
 
-def _ints(text: str) -> tuple[int, ...]:
+def ints(text: str) -> tuple[int, ...]:
+    """Numbers between commas."""
     return tuple(int(n) for n in text.split(",")) if text else ()

@@ -3,46 +3,29 @@
 from dataclasses import dataclass
 
 from jaxlm.ops.attention import ATTENTION
-from jaxlm.plan.hlo import BITS, Computation, HloError, Instruction, Module, Shape
+from jaxlm.plan.hlo import BITS, Computation, HloError, Instruction, Shape
 
 MUST_BE_KNOWN = ("tpu_custom_call", "__gpu$xla.gpu.triton", "__cudnn$", "mosaic_gpu")
 """Beginnings of the targets that compute: without a formula their work would be left out."""
 
 
 @dataclass(frozen=True)
-class Work:
-    """Of one execution of a kernel."""
+class Kernel:
+    """A kernel in a custom call; figures of one execution."""
 
     name: str
     flops: float
     bytes: float
     """To and from the device's memory."""
+    count: int = 1
+    """Executions in a step."""
 
 
-class Kernels:
-    """The kernels of computations, those inside of fusions included."""
-
-    def __init__(self, module: Module):
-        self._module = module
-        self._fused: dict[str, tuple[Work, ...]] = {}
-
-    def of(self, instruction: Instruction, computation: Computation) -> tuple[Work, ...]:
-        """Of one execution of an instruction. `HloError` for a kernel without a formula."""
-        if instruction.opcode == "custom-call":
-            return _work(instruction, computation)
-        if instruction.opcode not in ("fusion", "fusion-start"):
-            return ()
-        name = instruction.called("calls") or ""
-        if name not in self._fused:
-            called = self._module.computations[name]
-            self._fused[name] = tuple(w for i in called.instructions for w in self.of(i, called))
-        return self._fused[name]
-
-
-def _work(instruction: Instruction, computation: Computation) -> tuple[Work, ...]:
+def of(instruction: Instruction, computation: Computation) -> Kernel | None:
+    """The kernel that an instruction calls, if any. `HloError` for one without a formula."""
     target = instruction.word("custom_call_target") or ""
     if not target.startswith(MUST_BE_KNOWN):
-        return ()
+        return None
     operands = [s for name in instruction.operands for s in computation.by_name[name].shapes]
     for kernel in ATTENTION.values():
         for call in kernel.calls:
@@ -51,7 +34,7 @@ def _work(instruction: Instruction, computation: Computation) -> tuple[Work, ...
                 outputs = [s.dims for s in instruction.shapes]
                 flops = call.flops(inputs, outputs)
                 size = call.bytes(inputs, outputs, _element_bytes(operands))
-                return (Work(call.name or target, flops, size),)
+                return Kernel(call.name or target, flops, size)
     raise HloError(
         f"custom call {instruction.name} to {target} ({instruction.op_name or 'no op_name'}): no "
         f"formula for its FLOPs; add one to `calls` of its kernel in jaxlm.ops.attention.ATTENTION"

@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from datetime import date
 
+from jaxlm.hardware import GIB
 from jaxlm.plan import remedy
 from jaxlm.plan.figures import Flops, Plan, Run, Traffic
 from jaxlm.plan.roofline import Roofline
-
-GIB = 2**30
 
 
 def lines(plan: Plan, today: date) -> Iterator[str]:

@@ -59,8 +59,7 @@ def trips(module: Module, loop: Instruction, frame: Frame) -> int:
 
 
 def _counted(module: Module, loop: Instruction, frame: Frame) -> int | None:
-    condition = module.computations[loop.called("condition") or ""]
-    body = module.computations[loop.called("body") or ""]
+    condition, body = module.called(loop, "condition"), module.called(loop, "body")
     compared = _comparison(module, condition, {0: State()})
     if compared is None:
         return None
@@ -97,8 +96,7 @@ def _comparison(
         root = computation.by_name[root.operands[0]]
     if root.opcode == "fusion":
         given = [_value(module, computation, name, arguments) for name in root.operands]
-        called = module.computations[root.called("calls") or ""]
-        return _comparison(module, called, dict(enumerate(given)))
+        return _comparison(module, module.called(root), dict(enumerate(given)))
     if root.opcode != "compare":
         return None
     left, right = (_value(module, computation, name, arguments) for name in root.operands)
@@ -151,7 +149,7 @@ def _value(
             return _value(module, computation, at.operands[0], arguments, index)
         case "fusion" | "call":
             given = [_value(module, computation, o, arguments) for o in at.operands]
-            called = module.computations[at.called("calls") or at.called("to_apply") or ""]
+            called = module.called(at, "calls" if at.opcode == "fusion" else "to_apply")
             return _value(module, called, called.root.name, dict(enumerate(given)), index)
         case "add" | "subtract":
             left, right = (_value(module, computation, o, arguments) for o in at.operands)

@@ -2,8 +2,8 @@
 
 The figure that counts is the peak: what is alive at the worst moment, less what of it is pinned
 memory of the host, which both compilers count too. TPU's refuses a program by it. GPU's compiles
-anything: it recomputes until four fifths of the memory suffice, or gives up doing so; whether the
-peak fits is for the plan to say.
+anything: it recomputes to get below a limit of its own (`xla_gpu_memory_limit_slop_factor`), or
+gives up doing so; whether the peak fits is for the plan to say.
 """
 
 import math
@@ -40,10 +40,6 @@ class Memory(NamedTuple):
 
     peak: int
     """Alive at the worst moment: what has to fit."""
-    arguments: int
-    """State and batch, on the device."""
-    temporaries: int
-    """What the compiler sets aside besides; it overlaps what is donated."""
     host: int
     """Pinned memory of the host, a device's share."""
     host_arguments: int = 0
@@ -93,13 +89,7 @@ def of_compiled(compiled: stages.Compiled, platform: str) -> Memory:
         peak = found.argument_size_in_bytes + found.temp_size_in_bytes + results
     else:
         peak = found.peak_memory_in_bytes - host
-    return Memory(
-        peak=peak,
-        arguments=found.argument_size_in_bytes,
-        temporaries=found.temp_size_in_bytes,
-        host=host,
-        host_arguments=found.host_argument_size_in_bytes,
-    )
+    return Memory(peak, host, found.host_argument_size_in_bytes)
 
 
 def of_refusal(text: str, state: TrainState) -> Memory:
@@ -107,9 +97,8 @@ def of_refusal(text: str, state: TrainState) -> Memory:
     found = REFUSED.search(text)
     if found is None:
         raise Refused(text)
-    peak = _bytes(*(part for part in found.groups() if part is not None))
-    held, host = parts(state)
-    return Memory(peak, held, max(peak - held, 0), host, host)
+    _, host = parts(state)
+    return Memory(_bytes(*(part for part in found.groups() if part is not None)), host, host)
 
 
 def holders(memory: Memory, state: TrainState, batch: Any) -> Holders:

@@ -11,9 +11,12 @@ Wire bytes are what a device sends: of an array of S bytes that a group of n gat
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import gcd
 from typing import NamedTuple
 
-from jaxlm.config import Config
+from jax import numpy as jnp
+
+from jaxlm.config import Config, ModelConfig
 from jaxlm.metrics import flops_per_token, matrix_params
 from jaxlm.models.remat import REMAT
 from jaxlm.ops.attention.kernel import pairs
@@ -31,14 +34,16 @@ class Term(NamedTuple):
 
 
 class Move(NamedTuple):
-    """One thing that has to be moved, however often in a step."""
+    """One thing that is moved, however often in a step."""
 
     name: str
     kind: str
-    """all-gather, reduce-scatter, all-reduce or all-to-all."""
+    """Of collective; by formula all-gather, reduce-scatter, all-reduce or all-to-all."""
     axes: tuple[str, ...]
     bytes: float
     """That a device sends."""
+    between_slices: bool = False
+    """Counted as it leaves for the other slices: all of it is on the network."""
 
 
 class Attention(NamedTuple):
@@ -47,7 +52,8 @@ class Attention(NamedTuple):
     forward: int
     backward: int
     block: int | None
-    """Side of the blocks of which those above the diagonal are left out; None computes them all."""
+    """Side of the blocks of which those above the diagonal are left out, or the largest part of it
+    that divides a row; None computes all pairs."""
 
 
 ATTENTION: dict[str, Attention] = {
@@ -74,11 +80,6 @@ class Expected:
     def flops(self) -> float:
         """Executed."""
         return sum(term.flops for term in self.products)
-
-    @property
-    def recomputed_flops(self) -> float:
-        """That the remat policy adds, and blocked loss."""
-        return sum(term.flops for term in self.products if term.when == "recomputed")
 
     def wire(self) -> dict[tuple[str, tuple[str, ...]], float]:
         """Bytes by kind of collective and axes."""
@@ -110,7 +111,7 @@ def expected(cfg: Config, mesh_shape: dict[str, int], attention: str = "auto") -
     d, f, t = (mesh_shape[axis] for axis in ("data", "fsdp", "tensor"))
     share = cfg.train.batch_size / (d * f)
     b = cfg.train.rows_per_device or share
-    w = 2 if cfg.model.compute_dtype == "bfloat16" else 4
+    w = jnp.dtype(cfg.model.compute_dtype).itemsize
     z = Sizes(d, f, t, round(share / b), b, w, share * cfg.data.seq_len)
     name = cfg.model.attention if attention == "auto" else attention
     name = "splash" if name == "auto" else name
@@ -132,9 +133,8 @@ def expected(cfg: Config, mesh_shape: dict[str, int], attention: str = "auto") -
 # ---- FLOPs: two a multiply-add -------------------------------------------------------------------
 
 
-def layer_shapes(cfg: Config) -> dict[str, tuple[int, int]]:
+def layer_shapes(c: ModelConfig) -> dict[str, tuple[int, int]]:
     """(inputs, outputs) of each product of a layer, by place in its parameters."""
-    c = cfg.model
     heads, kv_heads = c.n_heads * c.head_size, c.n_kv_heads * c.head_size
     return {
         "attention/query": (c.d_model, heads),
@@ -147,36 +147,35 @@ def layer_shapes(cfg: Config) -> dict[str, tuple[int, int]]:
     }
 
 
-def layer_products(cfg: Config, tensor: int = 1) -> dict[str, float]:
+def layer_products(c: ModelConfig, tensor: int = 1) -> dict[str, float]:
     """Weights of each product of a layer, by place in its parameters; a device's share of them.
 
     Where tensor does not divide the key-value heads, every device computes all of them; a compiler
     may share them after all, and move more bytes.
     """
-    whole = ("attention/key", "attention/value") if cfg.model.n_kv_heads % tensor else ()
+    whole = ("attention/key", "attention/value") if c.n_kv_heads % tensor else ()
     return {
         place: inputs * outputs / (1 if place in whole else tensor)
-        for place, (inputs, outputs) in layer_shapes(cfg).items()
+        for place, (inputs, outputs) in layer_shapes(c).items()
     }
 
 
-def norm_params(cfg: Config) -> int:
+def norm_params(c: ModelConfig) -> int:
     """Scales of the norms, which every device holds whole."""
-    c = cfg.model
     return (2 * c.n_layers + 1) * c.d_model + 2 * c.n_layers * c.head_size * c.qk_norm
 
 
 def _products(cfg: Config, z: Sizes, kernel: Attention) -> Iterator[Term]:
     c, policy = cfg.model, REMAT[cfg.model.remat]
     again = () if policy is None else policy.recomputes
-    for name, weights in layer_products(cfg, z.t).items():
+    for name, weights in layer_products(cfg.model, z.t).items():
         forward = 2 * z.tokens * weights * c.n_layers
         yield Term(name, "forward", forward)
         yield Term(name, "backward", 2 * forward)  # by the weights, by the input
         if name in again:
             yield Term(name, "recomputed", forward)
     length = cfg.data.seq_len
-    seen = length**2 if kernel.block is None else pairs(length, min(kernel.block, length))
+    seen = length**2 if kernel.block is None else pairs(length, gcd(kernel.block, length))
     scores = 2 * z.tokens / length * seen * c.n_heads / z.t * c.head_size * c.n_layers
     yield Term("attention", "forward", kernel.forward * scores)
     yield Term("attention", "backward", kernel.backward * scores)
@@ -196,7 +195,7 @@ def _update(cfg: Config, z: Sizes) -> Iterator[Term]:
         return
     layers = -(-cfg.model.n_layers // z.f)
     total = 0.0
-    for inputs, outputs in layer_shapes(cfg).values():
+    for inputs, outputs in layer_shapes(cfg.model).values():
         short, long = sorted((inputs, outputs))
         total += STEPS * (2 * short * short * long + 2 * short**3 + 2 * short * short * long)
     yield Term("newton-schulz", "update", layers * total / z.t)
@@ -213,7 +212,7 @@ def _shared(n: int, size: float, times: float = 1) -> float:
 def _fsdp(cfg: Config, z: Sizes) -> Iterator[Move]:
     """Weights on their way to the devices, gradients on their way back, in the compute type."""
     c, axis = cfg.model, ("fsdp",)
-    layers = c.n_layers * sum(layer_products(cfg, z.t).values()) * z.w
+    layers = c.n_layers * sum(layer_products(cfg.model, z.t).values()) * z.w
     head = c.d_model * c.padded_vocab / z.t * z.w
     passes = 1 if c.remat == "none" else 2
     yield Move("layers, forward", "all-gather", axis, _shared(z.f, layers, z.m))
@@ -222,7 +221,7 @@ def _fsdp(cfg: Config, z: Sizes) -> Iterator[Move]:
     yield Move("head", "all-gather", axis, _shared(z.f, head, z.m * passes))
     yield Move("gradients of layers", "reduce-scatter", axis, _shared(z.f, layers, z.m))
     yield Move("gradient of head", "reduce-scatter", axis, _shared(z.f, head, z.m))
-    norms = 4 * norm_params(cfg)
+    norms = 4 * norm_params(cfg.model)
     axes = tuple(a for a, n in (("fsdp", z.f), ("tensor", z.t)) if n > 1)
     yield Move("gradients of norms", "all-reduce", axes, 2 * _shared(z.f * z.t, norms, z.m))
 
@@ -247,14 +246,16 @@ def _replicas(cfg: Config, z: Sizes) -> Iterator[Move]:
     """Gradients in float32, once a step, between devices that hold the same shard."""
     c = cfg.model
     table = 0 if c.tied_embeddings else c.d_model * c.padded_vocab
-    shard = (matrix_params(c) + table) / (z.f * z.t) + norm_params(cfg)
+    shard = (matrix_params(c) + table) / (z.f * z.t) + norm_params(cfg.model)
     yield Move("gradients", "all-reduce", ("data",), 2 * _shared(z.d, 4 * shard))
 
 
 def _whole_layers(cfg: Config, z: Sizes) -> Iterator[Move]:
     """Momentum on its way to the device that has the whole layer, the update on its way back."""
     if cfg.optim.name == "muon":
-        part = cfg.model.n_layers * sum(layer_products(cfg, z.t).values()) / z.f * 2  # bfloat16
+        part = (
+            cfg.model.n_layers * sum(layer_products(cfg.model, z.t).values()) / z.f * 2
+        )  # bfloat16
         yield Move("whole layers", "all-to-all", ("fsdp",), _shared(z.f, part, 2))
 
 

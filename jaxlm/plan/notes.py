@@ -2,10 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from jaxlm.hardware import GPU_MEMORY_SHARE
+from jaxlm.hardware import GIB, GPU_MEMORY_SHARE
 from jaxlm.plan.figures import Flops, Layout, Traffic
-
-GIB = 2**30
 
 ROOM = 0.05
 """Of a device's memory: evaluation, and what the allocator wastes, want at least so much."""
@@ -26,7 +24,14 @@ INVOLUNTARY = "Involuntary full rematerialization"
 """XLA's words where it gathers an array whole to change its sharding."""
 
 
-def of_memory(headroom: float, log: str, platform: str) -> Iterator[str]:
+GPU_SHARE = (
+    f"the memory is that of a run with XLA_CLIENT_MEM_FRACTION={GPU_MEMORY_SHARE}; without it XLA "
+    "sets aside 0.75 of the device"
+)
+"""Of a GPU that is not there: one that is says what it has."""
+
+
+def of_memory(headroom: float, log: str) -> Iterator[str]:
     """About a program's memory; `headroom` is the free share of a device."""
     if 0 <= headroom < ROOM:
         yield (
@@ -35,13 +40,8 @@ def of_memory(headroom: float, log: str, platform: str) -> Iterator[str]:
         )
     if RECOMPUTES in log:
         yield (
-            "XLA recomputed to save memory, and did not reach its own limit, 80% of the device: "
-            "the FLOPs show the price"
-        )
-    if platform == "cuda":
-        yield (
-            f"the memory is that of a run with XLA_CLIENT_MEM_FRACTION={GPU_MEMORY_SHARE}; "
-            "without it XLA sets aside 0.75 of the device"
+            "XLA recomputed to save memory, and did not get below its own limit "
+            "(xla_gpu_memory_limit_slop_factor, per cent of the device): the FLOPs show the price"
         )
 
 

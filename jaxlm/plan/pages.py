@@ -4,12 +4,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-GIB = 2**30
+from jaxlm.hardware import GIB
+
+COMMAND = "make plans"
 
 MARK = "Tokens, and days and cost as planned (docs/plans.md):\n"
-"""In a config's header: what follows, up to the end of the header, is written by `make plans`."""
+"""In a config's header: what follows, up to the end of the header, is written by `COMMAND`."""
 
-UNPLANNED = "  not planned yet: make plans\n"
+UNPLANNED = f"  not planned yet: {COMMAND}\n"
 
 INTRODUCTION = """\
 # Plans
@@ -28,15 +30,15 @@ instead of the causal half. Costs are of the first time, on demand and spot, in 
 """
 
 
-def page(by_config: Mapping[Path, Sequence[dict[str, Any]]], command: str) -> str:
+def page(by_config: Mapping[Path, Sequence[dict[str, Any]]]) -> str:
     """`docs/plans.md` of the rows of each config."""
     rows = [row for own in by_config.values() for row in own]
     if not rows:
-        return f"# Plans\n\nNot made yet: `{command}`.\n"
+        return f"# Plans\n\nNot made yet: `{COMMAND}`.\n"
     dates = sorted({row["date"] for row in rows})
     dates = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     versions = sorted({f"{k} {v}" for row in rows for k, v in row["plan"]["versions"].items()})
-    text = INTRODUCTION.format(command=command, dates=dates, versions=", ".join(versions))
+    text = INTRODUCTION.format(command=COMMAND, dates=dates, versions=", ".join(versions))
     for path, own in by_config.items():
         if own:
             plans = [row["plan"] for row in own]

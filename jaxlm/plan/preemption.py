@@ -29,7 +29,9 @@ class Preemption:
     write_bandwidth: float
     """Of all hosts together, to where checkpoints lie."""
     stall_s: float
+    """Of a checkpoint, while the state is copied to the hosts."""
     commit_s: float
+    """Until a checkpoint is whole."""
     restart_s: float
     """Until the first step after a preemption: machines, compiling, restoring."""
     interval_s: float
@@ -56,26 +58,8 @@ class Preemption:
         return min(self.stall_s / (self.stall_s + interval_s) + waste, 1.0)
 
 
-def preemption(
-    *,
-    per_day: float,
-    checkpoint_bytes: float,
-    write_bandwidth: float,
-    copy_bandwidth: float,
-    restart_s: float,
-    interval_s: float,
-) -> Preemption:
-    """The expectation; `copy_bandwidth` is what all devices together copy to their hosts."""
-    if not per_day > 0:
-        raise ConfigError(f"--preemptions-per-day={per_day:g}: must be above 0")
-    if not write_bandwidth > 0:
-        raise ConfigError("--write-gbs: bytes per second to storage must be above 0")
-    return Preemption(
-        per_day=per_day,
-        checkpoint_bytes=checkpoint_bytes,
-        write_bandwidth=write_bandwidth,
-        stall_s=checkpoint_bytes / copy_bandwidth,
-        commit_s=checkpoint_bytes / write_bandwidth,
-        restart_s=restart_s,
-        interval_s=interval_s,
-    )
+def check(per_day: float | None, write_gbs: float) -> None:
+    """`ConfigError` for a rate that is none; `per_day` may not be given."""
+    for flag, value in (("--preemptions-per-day", per_day), ("--write-gbs", write_gbs)):
+        if value is not None and not value > 0:
+            raise ConfigError(f"{flag}={value:g}: must be above 0")

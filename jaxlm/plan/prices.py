@@ -25,10 +25,6 @@ class Price:
     read: date | None = None
     """When the source was read; None for a price that the user gave."""
 
-    def age(self, today: date) -> int | None:
-        """Days since the source was read."""
-        return None if self.read is None else (today - self.read).days
-
     def note(self, today: date) -> str:
         """Where the price comes from, and whether it is old."""
         if self.read is None:

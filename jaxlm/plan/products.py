@@ -9,7 +9,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from jaxlm.plan.hlo import BITS, Computation, HloError, Instruction, Module, Shape
+from jaxlm.plan.hlo import BITS, Computation, HloError, Instruction, Shape
 
 LIBRARY = ("__cublas$gemm", "__cublas$lt$matmul", "__cublas$lt$matmul$f8")
 """Custom calls that are products; the operands come first."""
@@ -26,37 +26,13 @@ class Product:
     """Of one execution."""
 
 
-class Products:
-    """The products of computations, those of the fusions inside included; each is read once."""
-
-    def __init__(self, module: Module):
-        self._module = module
-        self._found: dict[str, tuple[Product, ...]] = {}
-
-    def inside(self, name: str) -> tuple[Product, ...]:
-        """Of a fused computation."""
-        if name not in self._found:
-            computation = self._module.computations[name]
-            self._found[name] = tuple(
-                p for i in computation.instructions for p in self.of(i, computation)
-            )
-        return self._found[name]
-
-    def of(self, instruction: Instruction, computation: Computation) -> tuple[Product, ...]:
-        """Of an instruction: itself, or what it fuses."""
-        if instruction.opcode in ("dot", "convolution"):
-            return (_product(instruction, computation),)
-        if instruction.opcode == "custom-call":
-            library = instruction.word("custom_call_target") in LIBRARY
-            return (_product(instruction, computation),) if library else ()
-        if instruction.opcode in ("fusion", "fusion-start"):
-            return self.inside(instruction.called("calls") or "")
-        return ()
-
-
-def _product(instruction: Instruction, computation: Computation) -> Product:
+def of(instruction: Instruction, computation: Computation) -> Product | None:
+    """The product that an instruction is; None if it is none. `HloError` for an unknown form."""
+    count = FORMS.get(instruction.opcode)
+    other = count is library and instruction.word("custom_call_target") not in LIBRARY
+    if count is None or other:
+        return None
     left, right = (computation.by_name[name].shapes[0] for name in instruction.operands[:2])
-    count = {"dot": dot, "convolution": convolution, "custom-call": library}[instruction.opcode]
     widest = max(left, right, key=lambda shape: BITS[shape.dtype])
     return Product(instruction.op_name, widest.dtype, count(instruction, left, right))
 
@@ -94,6 +70,10 @@ def convolution(instruction: Instruction, data: Shape, kernel: Shape) -> int:
         )
     outer = out.dims[of_out.index("b")] * out.dims[of_out.index("f")]
     return 2 * outer * kernel.dims[of_kernel.index("i")] * taps
+
+
+FORMS = {"dot": dot, "convolution": convolution, "custom-call": library}
+"""By opcode: what counts the FLOPs."""
 
 
 def _window(instruction: Instruction) -> list[tuple[int, int, int, int]]:

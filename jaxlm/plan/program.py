@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import metadata
 from typing import Any
 
@@ -23,10 +24,12 @@ from jaxlm import compiler, run, state
 from jaxlm import mesh as mesh_lib
 from jaxlm.config import Config
 from jaxlm.data.synthetic import BOS_ID, PAD_ID
+from jaxlm.plan import walk
 from jaxlm.plan.host import keep_on_host
 from jaxlm.plan.log import Log
 from jaxlm.plan.memory import Memory, of_compiled, of_refusal
 from jaxlm.plan.target import Target
+from jaxlm.plan.walk import Counts
 from jaxlm.state import TrainState
 from jaxlm.step import Controls, StepDef, compile_train_step
 
@@ -69,11 +72,18 @@ class Program:
     """The kernel that was chosen."""
     microbatches: int
     digest: str
+    versions: dict[str, str]
+    """Of the packages that made it."""
     compile_s: float
     log: str
     """What the compiler said on standard error."""
     refusal: str | None = None
     """Why there is no program."""
+
+    @cached_property
+    def counts(self) -> Counts | None:
+        """What it computes and moves; None if it was refused."""
+        return walk.count(self.text, self.mesh_shape) if self.text else None
 
 
 def lower(cfg: Config, target: Target | Sequence[Any]) -> Lowered:
@@ -101,6 +111,7 @@ def compile(cfg: Config, target: Target | Sequence[Any]) -> Program:
     A program that the compiler refuses because it does not fit is a result, not an error.
     """
     lowered = lower(cfg, target)
+    platform = lowered.mesh.devices.flat[0].platform
     start = time.perf_counter()
     text, refusal = "", None
     with Log() as log:
@@ -113,7 +124,7 @@ def compile(cfg: Config, target: Target | Sequence[Any]) -> Program:
             memory = of_refusal(refusal, lowered.state)
         else:
             text = compiled.as_text() or ""
-            memory = of_compiled(compiled, lowered.mesh.devices.flat[0].platform)
+            memory = of_compiled(compiled, platform)
     seconds = time.perf_counter() - start
     return Program(
         text=text,
@@ -124,6 +135,7 @@ def compile(cfg: Config, target: Target | Sequence[Any]) -> Program:
         attention=lowered.step.model.attention,
         microbatches=lowered.step.microbatches,
         digest=lowered.digest,
+        versions=versions(platform),
         compile_s=seconds,
         log=lowered.log + log.text,
         refusal=refusal,

@@ -5,15 +5,17 @@ Batch and mesh stay as they are; `jaxlm plan --search` looks at other meshes, an
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 from jaxlm.config import Config
+from jaxlm.models.remat import REMAT
 from jaxlm.plan import estimate
 
 MARGIN = 0.95
 """Of a device's memory: an estimate below it is taken to fit."""
 
-STRONGER = {"none": "dots", "dots": "attention", "attention": "full", "full": "full"}
+STRONGER = dict(pairwise(REMAT))
 """Remat policy -> the next that saves less."""
 
 BLOCKS = 8
@@ -29,39 +31,30 @@ class Remedy(NamedTuple):
     fits: bool
 
 
-class _Layout(NamedTuple):
-    cfg: Config
-    microbatches: int
-
-
 def remedies(
-    cfg: Config, mesh_shape: dict[str, int], microbatches: int, needed: float, capacity: float
+    cfg: Config, mesh_shape: dict[str, int], needed: float, capacity: float
 ) -> list[Remedy]:
     """Each change on its own, and then all of them in turn until it fits, as far as they go."""
     carried = estimate.state(cfg)
-    scale = needed / estimate.memory(cfg, mesh_shape, microbatches, carried)
+    scale = needed / estimate.memory(cfg, mesh_shape, carried)
 
-    def remedy(layout: _Layout, overrides: tuple[str, ...]) -> Remedy:
-        changed = estimate.memory(layout.cfg, mesh_shape, layout.microbatches, carried) * scale
-        return Remedy(overrides, changed, changed <= MARGIN * capacity)
+    def remedy(changed: Config, *overrides: str) -> Remedy:
+        size = estimate.memory(changed, mesh_shape, carried) * scale
+        return Remedy(overrides, size, size <= MARGIN * capacity)
 
-    start = _Layout(cfg, microbatches)
-    found = [
-        remedy(layout, (override,))
-        for change in CHANGES
-        for override, layout in change(start, mesh_shape)
-    ]
+    alone = [after for change in CHANGES if (after := change(cfg, mesh_shape))]
+    found = [remedy(changed, override) for override, changed in alone]
     if any(r.fits for r in found):
         return found
-    layout, overrides = start, {}
+    overrides: dict[str, str] = {}
     for change in CHANGES:
-        while (after := next(change(layout, mesh_shape), None)) is not None:
-            override, layout = after
+        while after := change(cfg, mesh_shape):
+            override, cfg = after
             overrides[override.partition("=")[0]] = override
-            both = remedy(layout, tuple(overrides.values()))
-            if both.fits:
-                return [*found, both]
-    return [*found, remedy(layout, tuple(overrides.values()))]
+            together = remedy(cfg, *overrides.values())
+            if together.fits:
+                return [*found, together]
+    return [*found, remedy(cfg, *overrides.values())]
 
 
 def lines(found: list[Remedy]) -> Iterator[str]:
@@ -72,44 +65,45 @@ def lines(found: list[Remedy]) -> Iterator[str]:
         yield f"  {r.bytes / 2**30:>9.2f}  {'fits' if r.fits else 'too much':<9} {flags}"
 
 
-type Change = Callable[[_Layout, dict[str, int]], Iterator[tuple[str, _Layout]]]
+type Change = Callable[[Config, dict[str, int]], tuple[str, Config] | None]
+"""(config, mesh) -> (override, config with it); None where there is nothing left to change."""
 
 
-def _fewer_rows(at: _Layout, mesh_shape: dict[str, int]) -> Iterator[tuple[str, _Layout]]:
-    share = at.cfg.train.batch_size // (mesh_shape["data"] * mesh_shape["fsdp"])
-    rows = share // at.microbatches
+def _fewer_rows(cfg: Config, mesh_shape: dict[str, int]) -> tuple[str, Config] | None:
+    share = cfg.train.batch_size // (mesh_shape["data"] * mesh_shape["fsdp"])
+    rows = cfg.train.rows_per_device or share
     fewer = max((d for d in range(1, rows // 2 + 1) if share % d == 0), default=None)
-    if fewer is not None:
-        cfg = replace(at.cfg, train=replace(at.cfg.train, rows_per_device=fewer))
-        yield f"train.rows_per_device={fewer}", _Layout(cfg, share // fewer)
+    if fewer is None:
+        return None
+    changed = replace(cfg, train=replace(cfg.train, rows_per_device=fewer))
+    return f"train.rows_per_device={fewer}", changed
 
 
-def _stronger_remat(at: _Layout, mesh_shape: dict[str, int]) -> Iterator[tuple[str, _Layout]]:
-    policy = STRONGER[at.cfg.model.remat]
-    if policy != at.cfg.model.remat:
-        cfg = replace(at.cfg, model=replace(at.cfg.model, remat=policy))
-        yield f"model.remat={policy}", at._replace(cfg=cfg)
+def _stronger_remat(cfg: Config, mesh_shape: dict[str, int]) -> tuple[str, Config] | None:
+    policy = STRONGER.get(cfg.model.remat)
+    if policy is None:
+        return None
+    return f"model.remat={policy}", replace(cfg, model=replace(cfg.model, remat=policy))
 
 
-def _blocked_loss(at: _Layout, mesh_shape: dict[str, int]) -> Iterator[tuple[str, _Layout]]:
-    if (
-        at.cfg.loss.vocab_blocks == 1
-        and at.cfg.model.padded_vocab % (BLOCKS * mesh_shape["tensor"]) == 0
-    ):
-        cfg = replace(at.cfg, loss=replace(at.cfg.loss, vocab_blocks=BLOCKS))
-        yield f"loss.vocab_blocks={BLOCKS}", at._replace(cfg=cfg)
+def _blocked_loss(cfg: Config, mesh_shape: dict[str, int]) -> tuple[str, Config] | None:
+    uneven = cfg.model.padded_vocab % (BLOCKS * mesh_shape["tensor"])
+    if cfg.loss.vocab_blocks > 1 or uneven:
+        return None
+    return f"loss.vocab_blocks={BLOCKS}", replace(cfg, loss=replace(cfg.loss, vocab_blocks=BLOCKS))
 
 
-def _moments_on_host(at: _Layout, mesh_shape: dict[str, int]) -> Iterator[tuple[str, _Layout]]:
-    if not at.cfg.optim.offload:
-        cfg = replace(at.cfg, optim=replace(at.cfg.optim, offload=True))
-        yield "optim.offload=true", at._replace(cfg=cfg)
+def _moments_on_host(cfg: Config, mesh_shape: dict[str, int]) -> tuple[str, Config] | None:
+    if cfg.optim.offload:
+        return None
+    return "optim.offload=true", replace(cfg, optim=replace(cfg.optim, offload=True))
 
 
-def _saved_on_host(at: _Layout, mesh_shape: dict[str, int]) -> Iterator[tuple[str, _Layout]]:
-    if at.cfg.model.remat != "none" and not at.cfg.model.offload_activations:
-        cfg = replace(at.cfg, model=replace(at.cfg.model, offload_activations=True))
-        yield "model.offload_activations=true", at._replace(cfg=cfg)
+def _saved_on_host(cfg: Config, mesh_shape: dict[str, int]) -> tuple[str, Config] | None:
+    if cfg.model.remat == "none" or cfg.model.offload_activations:
+        return None
+    changed = replace(cfg, model=replace(cfg.model, offload_activations=True))
+    return "model.offload_activations=true", changed
 
 
 CHANGES: tuple[Change, ...] = (

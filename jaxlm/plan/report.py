@@ -1,26 +1,23 @@
 """A plan of a run, put together from its compiled step and from data sheets."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
 
 from jaxlm.config import Config
-from jaxlm.plan import alive, memory, minimum, notes, prices, program, remedy, walk
+from jaxlm.plan import alive, memory, minimum, notes, prices, program, remedy
 from jaxlm.plan.collectives import Collective
 from jaxlm.plan.figures import Flops, Layout, Plan, Run, Traffic
 from jaxlm.plan.memory import Fit
-from jaxlm.plan.minimum import Expected
-from jaxlm.plan.preemption import Preemption, preemption
+from jaxlm.plan.minimum import Move
+from jaxlm.plan.preemption import DAY, HOUR, Preemption
 from jaxlm.plan.program import Program
-from jaxlm.plan.remedy import Remedy
-from jaxlm.plan.roofline import Roofline, Sent, per_domain, roofline
+from jaxlm.plan.roofline import Roofline, roofline
 from jaxlm.plan.target import Target
 from jaxlm.plan.walk import Counts
-
-HOUR = 3600.0
-DAY = 24 * HOUR
 
 LARGEST = 8
 """Buffers that a plan names where the memory does not suffice."""
@@ -53,57 +50,83 @@ def plan(cfg: Config, target: Target, options: Options = DEFAULTS) -> Plan:
     return of_program(cfg, target, program.compile(cfg, target), options)
 
 
-def of_program(cfg: Config, target: Target, compiled: Program, options: Options = DEFAULTS) -> Plan:
-    """The plan of a step that has been compiled, or refused."""
-    chip, mesh_shape, peak = target.chip, compiled.mesh_shape, compiled.memory.peak
-    fit = Fit(peak, chip.memory_bytes, compiled.memory.host, chip.host_bytes)
-    layout = layout_of(cfg, compiled)
-    told = list(notes.of_memory(fit.headroom, compiled.log, chip.platform))
-    told += notes.of_kernel(layout)
-    flops, rows, bound, run = None, (), None, None
-    if compiled.text:
-        counts = walk.count(compiled.text, mesh_shape)
-        least = minimum.expected(cfg, mesh_shape, compiled.attention)
-        flops = Flops(least.model_flops, least.model_flops_all_pairs, least.flops, counts.flops)
-        rows = traffic(counts.collectives, least)
-        bound = roofline(
-            chip,
-            mesh_shape,
-            per_domain(target),
-            flops=counts.flops,
-            float32_flops=_float32(counts, cfg.model.compute_dtype),
-            hbm_bytes=counts.hbm_bytes,
-            sent=_sent(counts),
-            host_bytes=counts.host_bytes,
-        )
-        run = _run(cfg, target, compiled, flops, bound)
-        told += [*notes.of_flops(flops), *notes.of_traffic(rows, compiled.log)]
-    return Plan(
+def of_program(
+    cfg: Config,
+    target: Target,
+    compiled: Program,
+    options: Options = DEFAULTS,
+    capacity: int | None = None,
+) -> Plan:
+    """The plan of a step that has been compiled, or refused.
+
+    `capacity`: bytes that a program may fill of a device that is attached; by default the chip's.
+    """
+    chip, size, counts = target.chip, compiled.memory, compiled.counts
+    fit = Fit(size.peak, capacity or chip.memory_bytes, size.host, chip.host_bytes)
+    planned = replace(
+        of_step(cfg, compiled, fit, str(target), target.chips, target.size),
         config=options.name,
-        target=str(target),
-        chips=target.chips,
-        devices=target.size,
-        layout=layout,
-        memory=memory.holders(compiled.memory, compiled.state, compiled.batch),
-        fit=fit,
-        alive=() if fit.fits else _alive(compiled),
-        remedies=() if fit.fits else _remedies(cfg, compiled, fit),
-        flops=flops,
+        price=prices.of(chip.name, options.price, options.spot_price),
+    )
+    told = [*notes.of_memory(fit.headroom, compiled.log)]
+    if chip.platform == "cuda" and capacity is None:
+        told.append(notes.GPU_SHARE)
+    told += notes.of_kernel(planned.layout)
+    if counts is None or planned.flops is None:
+        return replace(planned, notes=tuple(told))
+    least = minimum.expected(cfg, compiled.mesh_shape, compiled.attention)
+    rows = _traffic(counts.collectives, least.wire())
+    bound = roofline(
+        target,
+        compiled.mesh_shape,
+        flops=counts.flops,
+        float32_flops=_float32(counts, cfg.model.compute_dtype),
+        hbm_bytes=counts.hbm_bytes,
+        moves=[Move(c.name, c.kind, c.axes, c.bytes, c.between_slices) for c in counts.collectives],
+        host_bytes=counts.host_bytes,
+    )
+    told += [*notes.of_flops(planned.flops), *notes.of_traffic(rows, compiled.log)]
+    return replace(
+        planned,
         traffic=rows,
         roofline=bound,
-        run=run,
-        price=prices.of(chip.name, options.price, options.spot_price),
+        run=_run(cfg, target, compiled, planned.flops, bound),
         preemption=_preemption(cfg, target, compiled, bound, options),
         notes=tuple(told),
-        digest=compiled.digest,
-        compile_s=compiled.compile_s,
-        versions=program.versions("tpu" if chip.platform == "tpu" else "gpu"),
     )
 
 
-def traffic(collectives: Sequence[Collective], least: Expected) -> tuple[Traffic, ...]:
+def of_step(
+    cfg: Config, compiled: Program, fit: Fit, target: str, chips: int, devices: int
+) -> Plan:
+    """What is known whatever the chip can do: layout, memory, FLOPs, and what would fit."""
+    flops, over = None, not fit.fits
+    if compiled.counts is not None:
+        least = minimum.expected(cfg, compiled.mesh_shape, compiled.attention)
+        executed = compiled.counts.flops
+        flops = Flops(least.model_flops, least.model_flops_all_pairs, least.flops, executed)
+    changes = remedy.remedies(cfg, compiled.mesh_shape, fit.peak, fit.capacity) if over else []
+    return Plan(
+        target=target,
+        chips=chips,
+        devices=devices,
+        layout=_layout(cfg, compiled),
+        memory=memory.holders(compiled.memory, compiled.state, compiled.batch),
+        fit=fit,
+        alive=_alive(compiled) if over else (),
+        remedies=tuple(changes),
+        flops=flops,
+        digest=compiled.digest,
+        compile_s=compiled.compile_s,
+        versions=compiled.versions,
+    )
+
+
+def _traffic(
+    collectives: Sequence[Collective], least: Mapping[tuple[str, tuple[str, ...]], float]
+) -> tuple[Traffic, ...]:
     """What is sent by kind and axes, beside the minimum; the most first."""
-    by_kind: dict[tuple[str, tuple[str, ...]], list[Collective]] = {key: [] for key in least.wire()}
+    by_kind: dict[tuple[str, tuple[str, ...]], list[Collective]] = {key: [] for key in least}
     for c in collectives:
         by_kind.setdefault((c.kind, c.axes), []).append(c)
     rows = (
@@ -111,9 +134,9 @@ def traffic(collectives: Sequence[Collective], least: Expected) -> tuple[Traffic
             kind=kind,
             axes=axes,
             count=sum(c.count for c in found),
-            bytes=sum(c.count * c.wire_bytes for c in found),
-            least=least.wire().get((kind, axes), 0.0),
-            synchronous=sum(c.count * c.wire_bytes for c in found if not c.asynchronous),
+            bytes=sum(c.bytes for c in found),
+            least=least.get((kind, axes), 0.0),
+            synchronous=sum(c.bytes for c in found if not c.asynchronous),
         )
         for (kind, axes), found in by_kind.items()
     )
@@ -127,12 +150,7 @@ def _float32(counts: Counts, compute_dtype: str) -> float:
     return products + kernels
 
 
-def _sent(counts: Counts) -> Iterator[Sent]:
-    for c in counts.collectives:
-        yield Sent(c.kind, c.axes, c.count * c.wire_bytes, c.between_slices)
-
-
-def layout_of(cfg: Config, compiled: Program) -> Layout:
+def _layout(cfg: Config, compiled: Program) -> Layout:
     """How a compiled step is spread over its devices."""
     on_host = {"optimizer": cfg.optim.offload, "activations": cfg.model.offload_activations}
     shards = compiled.mesh_shape["data"] * compiled.mesh_shape["fsdp"]
@@ -177,16 +195,11 @@ def _alive(compiled: Program) -> tuple[tuple[int, str], ...]:
     return tuple((b.bytes, f"{b.shape} {b.op_name}") for b in moment.buffers[:LARGEST])
 
 
-def _remedies(cfg: Config, compiled: Program, fit: Fit) -> tuple[Remedy, ...]:
-    found = remedy.remedies(cfg, compiled.mesh_shape, compiled.microbatches, fit.peak, fit.capacity)
-    return tuple(found)
-
-
 def _preemption(
-    cfg: Config, target: Target, compiled: Program, bound: Roofline | None, options: Options
+    cfg: Config, target: Target, compiled: Program, bound: Roofline, options: Options
 ) -> Preemption | None:
-    """None without a rate to reckon with, or without a step's time."""
-    if options.preemptions_per_day is None or bound is None:
+    """None without a rate to reckon with."""
+    if options.preemptions_per_day is None:
         return None
     chip, every = target.chip, cfg.checkpoint
     hosts = -(-target.size // chip.devices_per_host)
@@ -197,11 +210,14 @@ def _preemption(
         intervals.append(60 * every.every_minutes)
     run_s = cfg.end / cfg.train.batch_size * bound.step_s
     leaves = jax.tree.leaves((compiled.state.params, compiled.state.opt_state))
-    return preemption(
+    size = sum(math.prod(x.shape) * x.dtype.itemsize for x in leaves)
+    write_bandwidth = hosts * options.write_gbs * 1e9
+    return Preemption(
         per_day=options.preemptions_per_day,
-        checkpoint_bytes=sum(math.prod(x.shape) * x.dtype.itemsize for x in leaves),
-        write_bandwidth=hosts * options.write_gbs * 1e9,
-        copy_bandwidth=target.size * chip.host_bandwidth,
+        checkpoint_bytes=size,
+        write_bandwidth=write_bandwidth,
+        stall_s=size / (target.size * chip.host_bandwidth),
+        commit_s=size / write_bandwidth,
         restart_s=60 * options.restart_minutes,
         interval_s=min(intervals, default=run_s),
     )

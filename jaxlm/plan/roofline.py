@@ -8,24 +8,11 @@ between the two where it runs at the published rates, and above where it does no
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
-from jaxlm.hardware import Chip
+from jaxlm.plan.minimum import Move
 from jaxlm.plan.target import Target
-
-
-class Sent(NamedTuple):
-    """Of one kind of collective over some axes of the mesh."""
-
-    kind: str
-    axes: tuple[str, ...]
-    bytes: float
-    """That a device sends in a step."""
-    between_slices: bool = False
-    """Counted as it leaves for the other slices: all of it is on the network."""
-
 
 FLOAT32_RATE = {"tpu": 1.0, "cuda": 0.5}
 """Of float32 products over bf16's, at JAX's default precision: TPUs round to bf16, GPUs to TF32."""
@@ -72,29 +59,30 @@ class Roofline:
         """The time of a step in which nothing overlaps."""
         return sum(self.parts.values())
 
+    @property
+    def rank_s(self) -> float:
+        """Midway between the two, to sort by."""
+        return (self.step_s + self.serial_s) / 2
+
 
 def roofline(
-    chip: Chip,
+    target: Target,
     mesh_shape: Mapping[str, int],
-    per_domain: int,
     *,
     flops: float,
     float32_flops: float = 0.0,
     hbm_bytes: float,
-    sent: Iterable[Sent],
+    moves: Iterable[Move],
     host_bytes: float = 0.0,
 ) -> Roofline:
     """The roofline of a program: FLOPs and bytes of one device and step, loops multiplied.
 
     `flops` are all; `float32_flops` those among them whose operands are float32.
-
-    `per_domain` devices, one after the other in the mesh, share the fast links: those of a TPU
-    slice, or of a GPU node.
     """
-    link = network = 0.0
+    chip, link, network = target.chip, 0.0, 0.0
     slowed = flops + float32_flops * (1 / FLOAT32_RATE[chip.platform] - 1)
-    for part in sent:
-        fast, slow = split(part, mesh_shape, per_domain)
+    for move in moves:
+        fast, slow = split(move, mesh_shape, target.per_domain)
         link += fast
         network += slow
     return Roofline(
@@ -106,33 +94,28 @@ def roofline(
     )
 
 
-def split(sent: Sent, mesh_shape: Mapping[str, int], per_domain: int) -> tuple[float, float]:
+def split(move: Move, mesh_shape: Mapping[str, int], per_domain: int) -> tuple[float, float]:
     """Bytes a device sends over the fast links, and its share of those that leave its domain.
+
+    A domain is `per_domain` devices, one after the other in the mesh, that share the fast links.
 
     Collectives over several domains run in rings that cross a boundary once a domain, each of the
     g devices of a domain with a ring of its own, so that all its network cards are busy: of the w
     bytes that each of n devices in k domains sends in a ring, w n/(n-1) (k-1)/k cross, divided by
     g. An all-to-all has no such luck: each device sends to all that are elsewhere.
     """
-    if sent.between_slices:
-        return 0.0, sent.bytes
-    n, k = span(sent.axes, mesh_shape, per_domain)
+    if move.between_slices:
+        return 0.0, move.bytes
+    n, k = span(move.axes, mesh_shape, per_domain)
     if n == 1 or k == 1:
-        return sent.bytes, 0.0
-    if sent.kind == "collective-permute":  # some step crosses, and the others wait for it
-        return sent.bytes, sent.bytes
-    if sent.kind == "all-to-all":
-        crossing = sent.bytes * (n - n / k) / (n - 1)
-        return sent.bytes - crossing, crossing
-    crossing = sent.bytes * n / (n - 1) * (k - 1) / k / (n / k)
-    return (0.0 if n == k else sent.bytes), crossing
-
-
-def per_domain(target: Target) -> int:
-    """Devices that share the fast links: of a TPU slice, or of a GPU node."""
-    if target.chip.platform == "tpu":
-        return target.size // target.slices
-    return target.shape[1]
+        return move.bytes, 0.0
+    if move.kind == "collective-permute":  # some step crosses, and the others wait for it
+        return move.bytes, move.bytes
+    if move.kind == "all-to-all":
+        crossing = move.bytes * (n - n / k) / (n - 1)
+        return move.bytes - crossing, crossing
+    crossing = move.bytes * n / (n - 1) * (k - 1) / k / (n / k)
+    return (0.0 if n == k else move.bytes), crossing
 
 
 def span(axes: Sequence[str], mesh_shape: Mapping[str, int], per_domain: int) -> tuple[int, int]:

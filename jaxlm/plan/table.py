@@ -25,7 +25,6 @@ from jaxlm.config import Config
 from jaxlm.plan import pages, prices, program, report, target
 from jaxlm.plan.target import Target
 
-COMMAND = "make plans"
 CONFIGS, ROWS, PAGE = Path("configs"), Path("docs/plans.json"), Path("docs/plans.md")
 """From the root of the repository."""
 
@@ -100,7 +99,7 @@ def read(path: Path = ROWS) -> dict[str, dict[str, Any]]:
 
 def write(rows: dict[str, dict[str, Any]], order: Iterable[str], path: Path = ROWS) -> None:
     """Rows of cases that there are, in their order; others go."""
-    data = {"command": COMMAND, "rows": [rows[name] for name in order if name in rows]}
+    data = {"command": pages.COMMAND, "rows": [rows[name] for name in order if name in rows]}
     path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 
 
@@ -125,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     write(rows, order)
     by_config = {c.path: [rows[d.name] for d in every if d.path == c.path and d.name in rows]
                  for c in every}  # fmt: skip
-    PAGE.write_text(pages.page(by_config, COMMAND), encoding="utf-8")
+    PAGE.write_text(pages.page(by_config), encoding="utf-8")
     for path, own in by_config.items():
         path.write_text(pages.with_header(path.read_text(encoding="utf-8"), own), encoding="utf-8")
     for name in failed:

@@ -79,6 +79,11 @@ class Target:
         """Devices, as JAX counts them, in all slices."""
         return self.chips * self.chip.devices_per_chip
 
+    @property
+    def per_domain(self) -> int:
+        """Devices that share the fast links: of a TPU slice, or of a GPU node."""
+        return self.size // self.slices if self.chip.platform == "tpu" else self.shape[1]
+
     def devices(self) -> list[Any]:
         """Devices to compile for; nothing can run on them.
 
@@ -117,7 +122,7 @@ class Target:
             self.chip.name,
             "cuda",
             topology=f"1x{nodes}x{each}",
-            target_config=gpus.target_config(gpus.GPUS[self.chip.name]),
+            target_config=gpus.target_config(self.chip),
         ).devices
 
     @property

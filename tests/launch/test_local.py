@@ -203,7 +203,7 @@ def test_the_first_signal_is_passed_on_and_nothing_restarts(tmp_path, launcher, 
     code = "on_sigterm(75)\nprint('up')\ntry: time.sleep(60)\nfinally: print('saved')"
     process = launcher(code)
     process.send_signal(number)
-    out, _ = process.communicate(timeout=20)
+    out, _ = process.communicate(timeout=60)
     assert process.returncode == 75
     assert b"starting again" not in out
     for i in range(2):
@@ -219,7 +219,7 @@ def test_the_second_signal_kills(launcher, tmp_path):
     for i in range(2):
         until_text(tmp_path / f"logs/process-{i}.log", "saving\n")
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=20)
+    out, _ = process.communicate(timeout=60)
     assert process.returncode == 75
     assert out.count(b"was killed by SIGKILL") == 2
 

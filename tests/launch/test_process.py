@@ -17,7 +17,7 @@ def test_output_is_shown_logged_and_its_end_kept(tmp_path, capfd):
     events = queue.SimpleQueue()
     code = "import sys; print('中文'); sys.stderr.buffer.write(b'\\xff\\n'); print('end', end='')"
     Process(python(tmp_path, code, index=1), events)
-    ended = events.get(timeout=20)
+    ended = events.get(timeout=60)
     assert ended.status == 0
     assert ended.tail == ("中文", "\ufffd", "end")
     log = (tmp_path / "process-1.log").read_bytes()
@@ -31,7 +31,7 @@ def test_what_a_process_leaves_running_ends_with_it(tmp_path):
     code = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', '{child}']).pid)"
     events = queue.SimpleQueue()
     Process(python(tmp_path, code), events)
-    ended = events.get(timeout=20)  # the child holds the output open, and is no reason to wait
+    ended = events.get(timeout=60)  # the child holds the output open, and is no reason to wait
     until(lambda: is_gone(int(ended.tail[0])))
 
 
@@ -52,7 +52,7 @@ def test_terminate_asks_and_kill_does_not(tmp_path):
     running.terminate()
     until_text(log, "asked\n")
     running.kill()
-    assert events.get(timeout=20).status == -signal.SIGKILL
+    assert events.get(timeout=60).status == -signal.SIGKILL
 
 
 def test_a_log_is_bounded(tmp_path, monkeypatch):

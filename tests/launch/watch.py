@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     """Waits for `condition`; fails after `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():

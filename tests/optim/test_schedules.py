@@ -75,8 +75,9 @@ def test_learning_rate_is_the_schedule_times_the_peak(name):
 
 
 def test_an_unknown_schedule_is_refused():
+    """With the optimizer: by whoever makes a step, `jaxlm plan` too."""
     with pytest.raises(ConfigError, match=r"config.optim.schedule='linear': must be one of cosine"):
-        optim.learning_rate(OptimConfig(schedule="linear"), 1.0, SPAN)
+        optim.build(OptimConfig(schedule="linear"))
 
 
 def test_the_peak_scales_with_the_root_of_the_batch():

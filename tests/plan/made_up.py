@@ -1,6 +1,8 @@
 """A plan without a compiler: a config, and figures that nobody has measured."""
 
+import json
 from dataclasses import replace
+from typing import Any
 
 from jaxlm.config import Config, DataConfig, MeshConfig, ModelConfig, OptimConfig, TrainConfig
 from jaxlm.plan import prices, target
@@ -51,7 +53,7 @@ PLAN = Plan(
     flops=Flops(model=100e12, model_all_pairs=110e12, expected=120e12, executed=124e12),
     traffic=(
         Traffic("all-gather", ("fsdp",), 20, 400 * 2**20, 400 * 2**20, 0.0),
-        Traffic("reduce-scatter", ("fsdp",), 10, 300 * 2**20, 200 * 2**20, 0.0),
+        Traffic("reduce-scatter", ("fsdp",), 10, 300 * 2**20, 200 * 2**20, 75 * 2**20),
     ),
     roofline=Roofline(compute=0.125, memory=0.05, link=0.025, network=0.0),
     run=Run(
@@ -77,13 +79,20 @@ PLAN = Plan(
 )
 
 
+def row(config: str, target: str, days: float = 2.0) -> dict[str, Any]:
+    """A row of the table of plans as it is read; scalars are summed too."""
+    assert PLAN.run is not None
+    scalars = Traffic("all-reduce", ("fsdp",), 3, 64.0, 64.0, 64.0)
+    run = replace(PLAN.run, tokens=25 * 10**9, days=days)
+    made = replace(
+        PLAN, config=config, target=target, run=run, traffic=(*PLAN.traffic, scalars)
+    ).to_json()
+    row = {"name": f"{config}:{target}", "date": "2026-12-01", "basis": "b", "plan": made}
+    return json.loads(json.dumps(row))
+
+
 def plan(*, peak_gib: float = 8.0, step_s: float = 0.125) -> Plan:
     """The plan, with another memory or time."""
     roofline = Roofline(step_s, step_s / 2, 0.0, 0.0)
-    fit = replace_fit(PLAN.fit, peak_gib)
+    fit = PLAN.fit._replace(peak=int(peak_gib * GIB))
     return replace(PLAN, fit=fit, roofline=roofline)
-
-
-def replace_fit(fit: Fit, peak_gib: float) -> Fit:
-    """The verdict for another peak."""
-    return fit._replace(peak=int(peak_gib * GIB))

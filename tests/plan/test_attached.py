@@ -7,6 +7,7 @@ import pytest
 from jaxlm import cli
 from jaxlm.data.manifest import ManifestError
 from jaxlm.plan import attached, memory, target
+from jaxlm.plan.figures import DOES_NOT_FIT
 
 CONFIG = """\
 from jaxlm.config import schema
@@ -48,8 +49,10 @@ def test_it_tells_and_writes_nothing(config, tmp_path, capsys):
 
 def test_what_does_not_fit_is_2(config, monkeypatch, capsys):
     monkeypatch.setattr(memory, "host_bytes", lambda: 8 * 2**10)
-    assert dry_run(config) == attached.DOES_NOT_FIT == 2
-    assert "DOES NOT FIT" in capsys.readouterr().out
+    assert dry_run(config) == DOES_NOT_FIT == 2
+    text = capsys.readouterr().out
+    assert "DOES NOT FIT" in text and "the largest at the worst moment" in text
+    assert "too much  --config.model.remat=" in text
 
 
 def test_what_a_run_would_refuse_is_refused(config, capsys):
@@ -65,7 +68,8 @@ def gpu(process: int, slice_index: int = 0) -> SimpleNamespace:
 
 
 def test_gpus_are_a_target():
-    """A process a node, or a process a GPU on nodes that are told apart."""
+    """A process a node, or a process a GPU: on one node, or on nodes that are told apart."""
+    assert str(attached.target_of([gpu(i) for i in range(8)])) == "h200:1x8"
     assert str(attached.target_of([gpu(i // 8) for i in range(16)])) == "h200:2x8"
     assert str(attached.target_of([gpu(i, i // 8) for i in range(16)])) == "h200:2x8"
     assert str(attached.target_of([gpu(0)])) == "h200:1x1"

@@ -116,6 +116,8 @@ def test_ablations_follow_the_plan(plain, planned, capsys):
         (["--target=v5p:2x2"], "a slice of v5p has 3 dimensions"),
         (["--target=h100:1x8", "--compiles=0"], "--compiles=0: must be at least 1"),
         (["--target=h100:1x8", "--price=-1"], "--price=-1: dollars per chip and hour"),
+        (["--target=h100:1x8", "--preemptions-per-day=0"], "--preemptions-per-day=0: must be"),
+        (["--target=h100:1x8", "--write-gbs=0"], "--write-gbs=0: must be above 0"),
         (["--target=h100:1x8", "--config.mesh.data=3"], "does not make 8 devices"),
     ],
 )

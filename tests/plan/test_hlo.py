@@ -69,11 +69,13 @@ def test_a_layout_says_where_an_array_lies_and_how_it_is_padded(layout, space, t
 def test_attributes():
     text = program(
         """%p = f32[2]{0} parameter(0)
+        %t = f32[2]{0} conditional(%p, %p, %p), true_computation=%one.1, false_computation=%two
         %c = f32[2]{0} conditional(%p, %p), branch_computations={%one.1, %two}, \
 channel_id=7, dimensions={0,3}, metadata={op_name="jit(f)/x=\\"1\\"/y" stack_frame_id=3}"""
     )
-    c = hlo.parse(text).entry.by_name["c"]
-    assert c.called_list("branch_computations") == ["one.1", "two"]
+    entry = hlo.parse(text).entry
+    c = entry.root
+    assert c.branches == entry.by_name["t"].branches == ["one.1", "two"]
     assert (c.word("channel_id"), c.ints("dimensions")) == ("7", (0, 3))
     assert (c.word("nothing"), c.ints("nothing"), c.called("nothing")) == (None, (), None)
     assert c.op_name == 'jit(f)/x=\\"1\\"/y'

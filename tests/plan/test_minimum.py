@@ -33,6 +33,11 @@ def flops(found: minimum.Expected, name: str, when: str) -> float:
     return sum(t.flops for t in found.products if t.name == name and t.when == when)
 
 
+def again(found: minimum.Expected) -> float:
+    """What the remat policy and blocked loss add."""
+    return sum(t.flops for t in found.products if t.when == "recomputed")
+
+
 def test_products_of_one_device():
     """16 rows of 256 tokens; the reference computes all 256 x 256 scores of 4 heads of 2."""
     tokens = 16 * 256
@@ -41,10 +46,20 @@ def test_products_of_one_device():
     assert flops(found, "attention", "forward") == 2 * scores
     assert flops(found, "attention", "backward") == 4 * scores
     assert found.flops == 6 * tokens * (3 * LAYER + HEAD) + 6 * scores
-    assert found.recomputed_flops == 0
+    assert again(found) == 0
     assert found.model_flops == 6 * tokens * (3 * LAYER + HEAD) + 3 * scores
     assert found.model_flops_all_pairs == found.flops
     assert found.moves == ()
+
+
+@pytest.mark.parametrize(("tokens", "block"), [(256, 256), (768, 256), (1024, 512)])
+def test_a_kernel_takes_blocks_that_divide_a_row(tokens, block):
+    """Splash attention has none of 512 for rows of 768."""
+    cfg = dataclasses.replace(config(), data=DataConfig(source="synthetic", seq_len=tokens))
+    blocks = tokens // block
+    computed = blocks * (blocks + 1) // 2 * block**2
+    found = expected(cfg, ONE, "splash")
+    assert flops(found, "attention", "forward") == 2 * (2 * 3 * 16 * computed * 4 * 2)
 
 
 def test_a_kernel_leaves_out_blocks_above_the_diagonal():
@@ -56,19 +71,19 @@ def test_a_kernel_leaves_out_blocks_above_the_diagonal():
 
 
 @pytest.mark.parametrize(
-    ("remat", "again", "attention"),
+    ("remat", "weights", "attention"),
     [("none", 0, 0), ("dots", 0, 0), ("attention", 448, 0), ("full", 448, 2)],
 )
-def test_what_remat_adds(remat, again, attention):
+def test_what_remat_adds(remat, weights, attention):
     """All of the layer's 576 weights but the 128 of `down`; attention where nothing is saved."""
     found = expected(config(dataclasses.replace(MODEL, remat=remat)), ONE, "reference")
     scores = 2 * 3 * 16 * 256 * 256 * 4 * 2
-    assert found.recomputed_flops == 2 * 16 * 256 * 3 * again + attention * scores
+    assert again(found) == 2 * 16 * 256 * 3 * weights + attention * scores
 
 
 def test_blocked_loss_forms_the_logits_again():
     plain, blocked = expected(config(), ONE), expected(config(blocks=4), ONE)
-    assert blocked.flops - plain.flops == blocked.recomputed_flops == 2 * 16 * 256 * HEAD
+    assert blocked.flops - plain.flops == again(blocked) == 2 * 16 * 256 * HEAD
 
 
 def test_flops_are_shared_by_all_devices():
@@ -79,8 +94,8 @@ def test_flops_are_shared_by_all_devices():
 
 def test_uneven_heads_of_keys_are_computed_by_each_device():
     """2 key-value heads, 4 ways: each device has the 64 weights of both, twice its share."""
-    shared = minimum.layer_products(config(), 2)
-    whole = minimum.layer_products(config(), 4)
+    shared = minimum.layer_products(MODEL, 2)
+    whole = minimum.layer_products(MODEL, 4)
     assert (shared["attention/key"], whole["attention/key"]) == (16, 32)
     found = expected(config(), {"data": 1, "fsdp": 2, "tensor": 4})
     sums = [m for m in found.moves if m.name == "gradients of kv"]
@@ -155,7 +170,7 @@ def test_every_kernel_and_policy_is_known():
 def test_weights_are_those_of_the_model():
     """By place in the model's own parameters."""
     blocks = models.build(MODEL, "reference").abstract()["blocks"]
-    for place, weights in minimum.layer_products(config()).items():
+    for place, weights in minimum.layer_products(MODEL).items():
         module, name = place.split("/")
         assert 3 * weights == blocks[module][name]["kernel"].size
-    assert minimum.norm_params(config()) == 7 * 8
+    assert minimum.norm_params(MODEL) == 7 * 8

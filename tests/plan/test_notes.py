@@ -22,7 +22,7 @@ GOOD = (
 def test_nothing_is_said_of_what_is_as_it_should_be():
     assert list(notes.of_traffic(GOOD, "")) == []
     assert list(notes.of_flops(Flops(1.0, 1.1, 1.24, 1.25))) == []
-    assert list(notes.of_memory(0.5, "", "tpu")) == []
+    assert list(notes.of_memory(0.5, "")) == []
 
 
 @pytest.mark.parametrize(
@@ -56,11 +56,6 @@ def test_a_compiler_that_recomputes_is_told():
 
 
 def test_too_little_room_is_told():
-    (note,) = notes.of_memory(0.031, "", "tpu")
+    (note,) = notes.of_memory(0.031, "")
     assert note.startswith("3.1% of the memory is free")
-    assert list(notes.of_memory(-0.1, "", "tpu")) == []  # the verdict says it
-
-
-def test_a_gpus_memory_is_that_of_a_setting():
-    (note,) = notes.of_memory(0.5, "", "cuda")
-    assert "XLA_CLIENT_MEM_FRACTION=0.92" in note
+    assert list(notes.of_memory(-0.1, "")) == []  # the verdict says it

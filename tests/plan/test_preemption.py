@@ -5,7 +5,8 @@ import math
 
 import pytest
 
-from jaxlm.plan.preemption import HOUR, Preemption, preemption
+from jaxlm.plan import preemption
+from jaxlm.plan.preemption import HOUR, Preemption
 from jaxlm.schema import ConfigError
 
 SPOT = Preemption(
@@ -41,25 +42,9 @@ def test_no_more_than_all_is_lost():
     assert dataclasses.replace(SPOT, per_day=1000).lost == 1.0
 
 
-def test_times_follow_from_bytes():
-    found = preemption(
-        per_day=1,
-        checkpoint_bytes=64e9,
-        write_bandwidth=8e9,
-        copy_bandwidth=64 * 16e9,
-        restart_s=600,
-        interval_s=1800,
-    )
-    assert (found.stall_s, found.commit_s) == (0.0625, 8.0)
-
-
 def test_rates_must_be_rates():
+    preemption.check(None, 1.0)
     with pytest.raises(ConfigError, match="--preemptions-per-day=0: must be above 0"):
-        preemption(
-            per_day=0,
-            checkpoint_bytes=1,
-            write_bandwidth=1,
-            copy_bandwidth=1,
-            restart_s=1,
-            interval_s=1,
-        )
+        preemption.check(0.0, 1.0)
+    with pytest.raises(ConfigError, match="--write-gbs=-1: must be above 0"):
+        preemption.check(2.0, -1.0)

@@ -6,14 +6,14 @@ import pytest
 
 from jaxlm.plan import hlo, products
 from jaxlm.plan.hlo import HloError
-from jaxlm.plan.products import Products
 from tests.plan.programs import computation, program
 
 
 def found(entry: str, *computations: str) -> list[products.Product]:
     """The products of a program's last instruction."""
     module = hlo.parse(program(entry, *computations))
-    return list(Products(module).of(module.entry.root, module.entry))
+    parts = module.fused(module.entry.root, module.entry)
+    return [p for part in parts if (p := products.of(*part))]
 
 
 def test_a_dot_sums_over_what_it_contracts():

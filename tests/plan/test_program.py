@@ -84,7 +84,6 @@ def test_a_compiled_program():
     assert held.optimizer == 2 * held.parameters + 4  # both moments, and the count of updates
     rows, controls = 8 // 2 * (tiny.T + 1) * 2, 4 + 4 + 8 * 8 + 8 + 2 * 4
     assert held.batch == rows + controls
-    assert found.memory.arguments >= held.parameters + held.optimizer + rows
     assert held.rest > 0
     assert sum(held[:4]) == found.memory.peak
 

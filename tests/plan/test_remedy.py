@@ -18,7 +18,7 @@ ROOMY = replace(
 
 
 def test_each_change_alone_takes_less():
-    found = remedies(ROOMY, MESH, 1, 90 * GIB, 88 * GIB)
+    found = remedies(ROOMY, MESH, 90 * GIB, 88 * GIB)
     assert [r.overrides for r in found] == [
         ("train.rows_per_device=2",),
         ("model.remat=dots",),
@@ -30,7 +30,7 @@ def test_each_change_alone_takes_less():
 
 
 def test_where_none_is_enough_several_are():
-    found = remedies(ROOMY, MESH, 1, 90 * GIB, 20 * GIB)
+    found = remedies(ROOMY, MESH, 90 * GIB, 20 * GIB)
     *single, both = found
     assert not any(r.fits for r in single) and both.fits
     assert both.overrides[0] == "train.rows_per_device=1"
@@ -38,7 +38,7 @@ def test_where_none_is_enough_several_are():
 
 
 def test_where_all_are_not_enough_it_says_how_far_they_go():
-    *_, last = remedies(ROOMY, MESH, 1, 90 * GIB, GIB / 100)
+    *_, last = remedies(ROOMY, MESH, 90 * GIB, GIB / 100)
     assert not last.fits and "model.offload_activations=true" in last.overrides
     assert "loss.vocab_blocks=8" in last.overrides and "optim.offload=true" in last.overrides
 
@@ -50,10 +50,10 @@ def test_a_config_that_does_it_all_has_only_its_rows_left():
         loss=replace(CONFIG.loss, vocab_blocks=8),
         optim=replace(CONFIG.optim, offload=True),
     )
-    first, *_ = remedies(lean, MESH, 2, 90 * GIB, 80 * GIB)
+    first, *_ = remedies(lean, MESH, 90 * GIB, 80 * GIB)
     assert first.overrides == ("train.rows_per_device=1",)
     one_row = replace(lean, train=replace(lean.train, rows_per_device=1))
-    (nothing,) = remedies(one_row, MESH, 4, 90 * GIB, 80 * GIB)
+    (nothing,) = remedies(one_row, MESH, 90 * GIB, 80 * GIB)
     assert nothing.overrides == () and not nothing.fits
 
 
@@ -67,7 +67,7 @@ def test_what_fits_comes_first():
 @pytest.mark.parametrize("change", remedy.CHANGES)
 def test_a_change_is_made_but_once(change):
     """Until there is nothing left to change: no loop goes on for ever."""
-    at, times = remedy._Layout(ROOMY, 1), 0
-    while (after := next(change(at, MESH), None)) is not None:
-        (_, at), times = after, times + 1
+    cfg, times = ROOMY, 0
+    while after := change(cfg, MESH):
+        (_, cfg), times = after, times + 1
     assert times <= 3

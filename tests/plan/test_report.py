@@ -31,13 +31,14 @@ def compiled(lowered: program.Lowered, name: str, **changes) -> Program:
     return replace(
         Program(
             text=make_texts.read(name),
-            memory=Memory(peak=3 * GIB, arguments=GIB, temporaries=2 * GIB, host=0),
+            memory=Memory(3 * GIB, host=0),
             mesh_shape=dict(lowered.mesh.shape),
             state=lowered.state,
             batch=lowered.batch,
             attention="reference",
             microbatches=2,
             digest=lowered.digest,
+            versions={"jax": "1.2.3"},
             compile_s=1.0,
             log="",
         ),
@@ -112,7 +113,7 @@ def test_memory_is_held_by_someone(plan):
 
 
 def test_what_does_not_fit_says_who_holds_it_and_what_would_fit(lowered):
-    memory = Memory(peak=100 * GIB, arguments=GIB, temporaries=99 * GIB, host=0)
+    memory = Memory(100 * GIB, host=0)
     over = planned(lowered, "gpu", memory=memory)
     assert not over.fits and over.fit.headroom < 0
     assert len(over.alive) == report.LARGEST and over.remedies
@@ -121,7 +122,7 @@ def test_what_does_not_fit_says_who_holds_it_and_what_would_fit(lowered):
 
 def test_a_refused_program_is_a_plan(lowered):
     refusal = "RESOURCE_EXHAUSTED: Ran out of memory"
-    memory = Memory(peak=19 * GIB, arguments=GIB, temporaries=18 * GIB, host=0)
+    memory = Memory(19 * GIB, host=0)
     plan = planned(lowered, "tpu", text="", memory=memory, refusal=refusal)
     assert not plan.fits and plan.fit.capacity == CHIPS["v5e"].memory_bytes
     assert plan.flops is None and plan.roofline is None and plan.run is None
@@ -141,6 +142,7 @@ def test_spot_machines_go_by_the_checkpoints_of_the_config(lowered):
     assert by_step.preemption.interval_s == by_step.run.step_s
     assert by_time.checkpoint_bytes == pytest.approx(12 * by_step.run.params, rel=1e-3)
     assert by_time.commit_s == by_time.checkpoint_bytes / 4e9
+    assert by_time.stall_s == by_time.checkpoint_bytes / (8 * CHIPS["h100"].host_bandwidth)
     assert planned(lowered, "gpu").preemption is None
 
 
@@ -149,4 +151,15 @@ def test_what_the_compiler_says_is_passed_on(lowered):
     (note,) = [n for n in planned(lowered, "gpu", log=log).notes if "Involuntary" in n]
     assert "an array is gathered whole" in note
     log = "Can't reduce memory use below 60.54GiB (65003312640 bytes) by rematerialization"
-    assert any("80% of the device" in n for n in planned(lowered, "gpu", log=log).notes)
+    assert any("below its own limit" in n for n in planned(lowered, "gpu", log=log).notes)
+
+
+def test_a_gpu_that_is_there_says_what_it_has(lowered):
+    """Of one that is not, a setting does; with less memory the same program may not fit."""
+    share = [n for n in planned(lowered, "gpu").notes if "XLA_CLIENT_MEM_FRACTION=0.92" in n]
+    assert len(share) == 1 and not set(share) & set(planned(lowered, "tpu").notes)
+    on, program = target.parse(TARGETS["gpu"]), compiled(lowered, "gpu")
+    there = report.of_program(CONFIG, on, program, capacity=2 * GIB)
+    assert not set(share) & set(there.notes)
+    assert there.fit.capacity == 2 * GIB and not there.fits
+    assert there.alive and there.remedies

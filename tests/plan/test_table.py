@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 
 from jaxlm.plan import pages, prices, table, target
-from tests.plan import rows
+from tests.plan.made_up import row
 
 ROOT = Path(__file__).parents[2]
 CASES = table.cases(ROOT / "configs")
@@ -36,11 +36,11 @@ def test_the_pages_and_headers_are_those_of_the_rows():
         path: [kept[c.name] for c in CASES if c.path == path and c.name in kept]
         for path in dict.fromkeys(case.path for case in CASES)
     }
-    assert (ROOT / table.PAGE).read_text(encoding="utf-8") == pages.page(own, table.COMMAND)
+    assert (ROOT / table.PAGE).read_text(encoding="utf-8") == pages.page(own)
     for path, found in own.items():
         source = path.read_text(encoding="utf-8")
         assert pages.MARK in source
-        assert pages.with_header(source, found) == source, f"{path.stem}: {table.COMMAND}"
+        assert pages.with_header(source, found) == source, f"{path.stem}: {pages.COMMAND}"
 
 
 def test_no_row_runs_out_of_memory():
@@ -67,7 +67,7 @@ def test_a_row_is_kept_while_program_config_chip_and_price_are_the_same(monkeypa
 
 def test_rows_are_written_in_order_and_those_of_no_case_go(tmp_path):
     path = tmp_path / "plans.json"
-    made = {name: rows.row("lm_1b", name.partition(":")[2]) for name in ("lm_1b:b", "lm_1b:a")}
+    made = {name: row("lm_1b", name.partition(":")[2]) for name in ("lm_1b:b", "lm_1b:a")}
     table.write(made | {"gone": {"name": "gone"}}, ["lm_1b:a", "lm_1b:b", "lm_1b:c"], path)
     assert [row["name"] for row in json.loads(path.read_text())["rows"]] == ["lm_1b:a", "lm_1b:b"]
     assert table.read(path) == {name: made[name] for name in ("lm_1b:a", "lm_1b:b")}
@@ -85,7 +85,7 @@ def test_only_what_is_not_current_is_made_and_the_pages_follow(tmp_path, monkeyp
 
     def apart(case, again):
         asked.append((case.name, again))
-        return None if case.target.startswith("v6e") else rows.row("lm_1b", case.target)
+        return None if case.target.startswith("v6e") else row("lm_1b", case.target)
 
     monkeypatch.setattr(table, "_apart", apart)
     assert table.main(["--only=lm_1b:h100:1x8"]) == 0
@@ -95,30 +95,30 @@ def test_only_what_is_not_current_is_made_and_the_pages_follow(tmp_path, monkeyp
     assert len(asked) == 9 and asked[1] == ("lm_1b:v5p:2x2x2", True)
     assert len(table.read(table.ROWS)) == 7
     header = (tmp_path / "configs/lm_1b.py").read_text(encoding="utf-8")
-    assert "\n  h100:1x8    25B tokens: at least 2.0 days, $1,152, spot $576\n" in header
+    assert "\n  h100:1x8    25B tokens: at least 2.0 days, $2,364, spot $946\n" in header
     assert "## lm_1b" in table.PAGE.read_text(encoding="utf-8")
 
 
 def test_a_header_is_written_in_place_of_the_last_one():
     source = f'"""A model.\n\n{pages.MARK}{pages.UNPLANNED}"""\n\nX = """more"""\n'
-    first = pages.with_header(source, [rows.row("x", "h100:1x8")])
-    second = pages.with_header(first, [rows.row("x", "v5p:2x2x2", days=3.0)])
+    first = pages.with_header(source, [row("x", "h100:1x8")])
+    second = pages.with_header(first, [row("x", "v5p:2x2x2", days=3.0)])
     assert "h100" in first and "h100" not in second and "at least 3.0 days" in second
     assert first.endswith('"""\n\nX = """more"""\n')
     assert pages.with_header(second, []) == source
-    assert pages.with_header('"""No mark."""\n', [rows.row("x", "h100:1x8")]) == '"""No mark."""\n'
+    assert pages.with_header('"""No mark."""\n', [row("x", "h100:1x8")]) == '"""No mark."""\n'
 
 
 def test_a_page_has_all_figures_of_a_row():
-    text = pages.page({Path("configs/lm_1b.py"): [rows.row("lm_1b", "h100:1x8")]}, "make plans")
+    text = pages.page({Path("configs/lm_1b.py"): [row("lm_1b", "h100:1x8")]})
     for line in (
-        "| h100:1x8 | 8 | 1 x 8 x 1 | 4 | 16 | full | pallas | 0123456789ab |",
-        "| h100:1x8 | 1.00 | 2.00 | 0.50 | 4.50 | 8.00 | 32.00 | 75% | 0 |",
-        "| h100:1x8 | 1.5e+15 | 1.250 | 1.240 | compute | 2.00 to 3.00 | 45% (47%) | 1,048,576 |"
-        " 2.0 to 3.0 | $1,152 | $576 | 12 s |",
-        "| h100:1x8 | all-gather | fsdp | 704 | 22.00 | 20.00 | 25% |",
-        "- h100:1x8: mind the gap",
+        "| h100:1x8 | 8 | 1 x 8 x 1 | 2 | 2 | full | pallas | 0123456789ab |",
+        "| h100:1x8 | 1.00 | 2.00 | 0.00 | 5.00 | 8.00 | 72.00 | 89% | 0 |",
+        "| h100:1x8 | 1.24e+14 | 1.240 | 1.200 | compute | 0.12 to 0.20 | 80% (88%) | 524,288 |"
+        " 2.0 to 3.2 | $2,364 | $946 | 2 s |",
+        "| h100:1x8 | reduce-scatter | fsdp | 10 | 0.29 | 0.20 | 25% |",
+        "- h100:1x8: all is made up",
     ):
         assert line in text
     assert "all-reduce" not in text  # scalars
-    assert "on 2026-12-01, with jax 0.12.0.1" in text
+    assert "on 2026-12-01, with jax 1.2.3" in text

@@ -15,7 +15,7 @@ from jaxlm.ops.attention import ATTENTION, LSE, OUT, Need, choose
 from jaxlm.ops.attention.kernel import pairs
 from jaxlm.plan import target, walk
 
-pytestmark = pytest.mark.system
+pytestmark = pytest.mark.compilers
 
 B, T, H, N, K, LAYERS = 2, 2048, 8, 2, 128, 4
 """Of one device: rows, tokens, query and key-value heads, their width."""

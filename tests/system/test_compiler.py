@@ -14,14 +14,13 @@ from jaxlm import mesh as mesh_lib
 from jaxlm.config import MeshConfig
 from jaxlm.plan import target, walk
 
-pytestmark = pytest.mark.system
-
 TARGETS = ("v5e:2x2", "v5p:2x2x1", "v6e:2x2", "7x:2x2x1", "a100:1x4", "h100:1x4", "h200:1x4",
            "b200:1x4")  # fmt: skip
 D = 2048
 MESH = {"data": 2, "fsdp": 4, "tensor": 1}
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", TARGETS)
 def test_the_compiler_knows_every_option(name):
     devices = target.parse(name).devices()
@@ -34,6 +33,7 @@ def test_the_compiler_knows_every_option(name):
         lowered.compile(compiler_options={**options, "xla_not_an_option": True})
 
 
+@pytest.mark.compilers
 def test_gathers_and_reductions_run_beside_the_products():
     """Of a v5p; without the options the same program waits for each."""
     lowered, device = two_layers("v5p:2x2x2")

@@ -12,7 +12,7 @@ from jaxlm.optim.masks import hidden_matrix
 from jaxlm.optim.paths import flat
 from jaxlm.plan import target, walk
 
-pytestmark = pytest.mark.system
+pytestmark = pytest.mark.compilers
 
 LAYERS, FSDP, TENSOR = 6, 4, 2
 FILLED = 8

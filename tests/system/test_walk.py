@@ -9,7 +9,7 @@ from jaxlm.plan import alive, program, target, walk
 from tests.plan.make_texts import CONFIG
 
 pytestmark = [
-    pytest.mark.system,
+    pytest.mark.compilers,
     # JAX means to drop the way in which the GPU's kernel is compiled.
     pytest.mark.filterwarnings("ignore:The Pallas Triton backend is deprecated:DeprecationWarning"),
 ]

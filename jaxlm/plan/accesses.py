@@ -1,4 +1,4 @@
-"""Bytes that the instructions of a compiled program move to and from memory.
+"""Bytes that the instructions of a compiled program read and write of memory.
 
 Each instruction that runs by itself reads its operands and writes its results once; what stays
 inside a fusion, or in a TPU's vector memory, moves nothing. A slice counts as what it cuts out, and
@@ -9,10 +9,11 @@ copy is optimized away at run time. Understated where a kernel reads an operand 
 large matrix product by blocks), and where a gather reads whole lines for single elements.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from jaxlm.plan.collectives import Chains
-from jaxlm.plan.hlo import DEVICE, HOST, VMEM, Computation, Instruction, Module, Shape, leaves
+from jaxlm.plan.hlo import DEVICE, HOST, Computation, Instruction, Module, Shape
 
 FREE = frozenset(
     {
@@ -53,14 +54,8 @@ class Moved(NamedTuple):
     hbm: float = 0.0
     host: float = 0.0
 
-    def plus(self, size: float, space: int) -> "Moved":
-        """With bytes that lie in a memory space."""
-        if space == HOST:
-            return self._replace(host=self.host + size)
-        return self._replace(hbm=self.hbm + size) if space == DEVICE else self
 
-
-class Traffic:
+class Accesses:
     """Of the instructions of one program."""
 
     def __init__(self, module: Module):
@@ -76,33 +71,35 @@ class Traffic:
         if opcode == "custom-call" and instruction.word("custom_call_target") in FREE_CALLS:
             return Moved()
         operands = [computation.by_name[name].shapes for name in instruction.operands]
-        results = _results(instruction)
+        results = instruction.results
         kind = opcode.removesuffix("-start")
-        called = instruction.called("calls")
-        if called is not None:
-            return self._called(self._module.computations[called], operands, results)
+        if instruction.called("calls") is not None:
+            return self._moved(self._called(self._module.called(instruction), operands, results))
         if kind in CUTS:
             size = sum(s.tiled_bytes for s in results)
-            return self._at(size, operands[0][0]).plus(size, self._space(results[0]))
+            return self._moved([(size, operands[0][0]), (size, results[0])])
         if kind in PUTS:
             put = operands[PUTS[kind]][0]
-            size = put.tiled_bytes
-            return self._at(size, results[0]).plus(size, self._space(put))
-        return self._all([*(s for shapes in operands for s in shapes), *results])
+            return self._moved([(put.tiled_bytes, results[0]), (put.tiled_bytes, put)])
+        return self._moved((s.tiled_bytes, s) for shapes in (*operands, results) for s in shapes)
+
+    def _moved(self, parts: Iterable[tuple[float, Shape]]) -> Moved:
+        """The sum of (bytes, array that they are of)."""
+        hbm = host = 0.0
+        for size, shape in parts:
+            space = self._module.space(shape)
+            hbm += size * (space == DEVICE)
+            host += size * (space == HOST)
+        return Moved(hbm, host)
 
     def _called(
         self, called: Computation, operands: list[tuple[Shape, ...]], results: tuple[Shape, ...]
-    ) -> Moved:
-        moved = Moved()
+    ) -> Iterable[tuple[float, Shape]]:
         for number, shapes in enumerate(operands):
-            if len(shapes) == 1:
-                share = self._share_read(called, number)
-                moved = moved.plus(share * shapes[0].tiled_bytes, self._space(shapes[0]))
-            else:
-                moved = _sum(moved, self._all(list(shapes)))
+            share = self._share_read(called, number) if len(shapes) == 1 else 1.0
+            yield from ((share * shape.tiled_bytes, shape) for shape in shapes)
         for shape, share in zip(results, self._shares_written(called, len(results)), strict=True):
-            moved = moved.plus(share * shape.tiled_bytes, self._space(shape))
-        return moved
+            yield share * shape.tiled_bytes, shape
 
     def _share_read(self, called: Computation, number: int) -> float:
         """How much of a parameter a fusion reads: 1, or what it cuts out of it."""
@@ -122,7 +119,7 @@ class Traffic:
             elif user.opcode == "bitcast":
                 total += self._elements_read(called, user)
             elif user.opcode == "fusion":
-                inner = self._module.computations[user.called("calls") or ""]
+                inner = self._module.called(user)
                 total += self._share_read(inner, index) * source.shapes[0].elements
             elif not (user.opcode in PUTS and index == 0) and not self._hands_on(called, user):
                 return source.shapes[0].elements
@@ -130,17 +127,14 @@ class Traffic:
 
     def _shares_written(self, called: Computation, results: int) -> list[float]:
         """How much of each result a fusion writes: 1, or what it puts into it in place."""
-        root = called.root
-        names = root.operands if root.opcode == "tuple" else [root.name]
-        shares = [self._share_written(called, called.by_name[name]) for name in names]
+        shares = [self._share_written(called, result) for result in called.results]
         return shares if len(shares) == results else [1.0] * results
 
     def _share_written(self, called: Computation, result: Instruction) -> float:
         while result.opcode == "bitcast":
             result = called.by_name[result.operands[0]]
         if result.opcode == "fusion":
-            inner = self._module.computations[result.called("calls") or ""]
-            return self._shares_written(inner, 1)[0]
+            return self._shares_written(self._module.called(result), 1)[0]
         if result.opcode == "parameter" or self._hands_on(called, result):
             return 0.0
         if result.opcode not in PUTS:
@@ -153,28 +147,3 @@ class Traffic:
         if instruction.opcode == "custom-call":
             return instruction.word("custom_call_target") == "AsyncCollectiveDone"
         return instruction.opcode == "tuple" or self._chains.passes_by(instruction, called)
-
-    def _all(self, shapes: list[Shape]) -> Moved:
-        moved = Moved()
-        for shape in shapes:
-            moved = moved.plus(shape.tiled_bytes, self._space(shape))
-        return moved
-
-    def _at(self, size: float, shape: Shape) -> Moved:
-        return Moved().plus(size, self._space(shape))
-
-    def _space(self, shape: Shape) -> int:
-        # On a GPU space 1 is device memory that collectives may use.
-        return DEVICE if shape.space == VMEM and not self._module.tpu else shape.space
-
-
-def _results(instruction: Instruction) -> tuple[Shape, ...]:
-    """What an instruction gives; of a start, what its done gives."""
-    of = instruction.type
-    if not instruction.opcode.endswith("-start") or not isinstance(of, tuple):
-        return instruction.shapes
-    return tuple(leaves(of[0 if instruction.opcode == "copy-start" else 1]))
-
-
-def _sum(a: Moved, b: Moved) -> Moved:
-    return Moved(a.hbm + b.hbm, a.host + b.host)

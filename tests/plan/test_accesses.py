@@ -3,7 +3,7 @@
 import pytest
 
 from jaxlm.plan import hlo
-from jaxlm.plan.traffic import Moved, Traffic
+from jaxlm.plan.accesses import Accesses, Moved
 from tests.plan.programs import computation, program
 
 MIB = 2**20
@@ -14,7 +14,7 @@ ROW = "f32[1,256,1024]{2,1,0}"  # 1 MiB
 def mib(entry: str, *computations: str) -> Moved:
     """Of a program's last instruction."""
     module = hlo.parse(program(entry, *computations))
-    moved = Traffic(module).of(module.entry.root, module.entry)
+    moved = Accesses(module).of(module.entry.root, module.entry)
     return Moved(round(moved.hbm / MIB, 2), round(moved.host / MIB, 2))
 
 
