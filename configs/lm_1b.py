@@ -16,14 +16,14 @@ from jaxlm import llama
 from jaxlm.llama import Layout
 
 TARGETS = {
-    "v5p:2x2x2": Layout(mesh=(2, 4, 1), rows=4, remat="none"),
+    "v5p:2x2x2": Layout(mesh=(2, 4, 1), rows=4, remat="dots"),
     "v5e:4x4": Layout(mesh=(2, 8, 1), rows=2, remat="dots"),
     "v6e:2x4": Layout(mesh=(2, 4, 1), rows=4, remat="dots"),
-    "7x:2x2x1": Layout(mesh=(2, 4, 1), rows=4, remat="none"),
-    "a100:1x8": Layout(mesh=(1, 8, 1), rows=4, remat="none"),
-    "h100:1x8": Layout(mesh=(1, 8, 1), rows=4, remat="none"),
-    "h200:1x8": Layout(mesh=(1, 8, 1), rows=8, remat="none"),
-    "b200:1x8": Layout(mesh=(1, 8, 1), rows=8, remat="none"),
+    "7x:2x2x1": Layout(mesh=(2, 4, 1), rows=4, remat="dots"),
+    "a100:1x8": Layout(mesh=(1, 8, 1), rows=4, remat="dots"),
+    "h100:1x8": Layout(mesh=(1, 8, 1), rows=4, remat="dots"),
+    "h200:1x8": Layout(mesh=(1, 8, 1), rows=8, remat="dots"),
+    "b200:1x8": Layout(mesh=(1, 8, 1), rows=8, remat="dots"),
 }
 """Target -> layout; the first is the default."""
 

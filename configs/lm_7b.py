@@ -17,7 +17,7 @@ from jaxlm.llama import Layout
 
 TARGETS = {
     "v5p:2x4x4": Layout(mesh=(2, 16, 1), rows=4, remat="dots"),
-    "v5e:4x8": Layout(mesh=(2, 16, 1), rows=1),
+    "v5e:4x8": Layout(mesh=(2, 16, 1), rows=1, remat="attention"),
     "v6e:4x8": Layout(mesh=(2, 16, 1), rows=1, remat="dots"),
     "7x:2x2x4": Layout(mesh=(2, 16, 1), rows=4, remat="dots"),
     "a100:4x8": Layout(mesh=(4, 8, 1), rows=2, remat="dots"),

@@ -59,7 +59,7 @@ def _tpu(
 
     `memory_gib` is what libtpu 0.0.50 calls the available HBM when it refuses a program. A host is
     a virtual machine of the multi-host slices: 4 chips. Google publishes no rate to the host: 16
-    GB/s a device is what others assume (16 to 32).
+    GB/s a device, half of a PCIe 4.0 x16 link, is an assumption.
     """
     n = devices_per_chip
     return Chip(

@@ -70,7 +70,7 @@ def of_traffic(rows: Sequence[Traffic], log: str) -> Iterator[str]:
         if row.kind == "all-reduce" and "fsdp" in row.axes and row.bytes > 2 * row.least:
             yield (
                 f"{row.bytes / GIB:.2f} GiB over {over} are all-reduced where a reduce-scatter "
-                "would do at half the bytes. TPU's compiler chooses so, mostly where the group is "
+                "would do at half the bytes; a TPU's compiler chooses so mostly where the group is "
                 "the whole slice: prefer config.mesh.data or tensor of at least 2"
             )
         elif not row.least:

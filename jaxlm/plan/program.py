@@ -96,7 +96,7 @@ def lower(cfg: Config, target: Target | Sequence[Any]) -> Lowered:
     step, where = run.make_step(cfg, mesh, BOS_ID, PAD_ID)
     abstract = state.abstract(step.model, step.optimizer, where)
     batch = _inputs(cfg, mesh)
-    with jax.set_mesh(mesh), _without_locations(), Log() as log:
+    with jax.set_mesh(mesh), _without_locations(), Log("lowering") as log:
         program = compile_train_step(step, mesh, where).lower(abstract, *batch)
     if mesh.devices.flat[0].platform == "gpu":
         keep_on_host(program)
@@ -114,7 +114,7 @@ def compile(cfg: Config, target: Target | Sequence[Any]) -> Program:
     platform = lowered.mesh.devices.flat[0].platform
     start = time.perf_counter()
     text, refusal = "", None
-    with Log() as log:
+    with Log("compiling") as log:
         try:
             compiled = lowered.program.compile()
         except jax.errors.JaxRuntimeError as e:

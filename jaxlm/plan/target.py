@@ -91,7 +91,7 @@ class Target:
         compiler is not installed.
         """
         prepare()
-        with Log():  # the compilers say at length what devices they do not find here
+        with Log("describing the target"):  # the compilers say at length what devices they do not find here
             try:
                 found = self._tpus() if self.chip.platform == "tpu" else self._gpus()
             except jax.errors.JaxRuntimeError as e:
