@@ -1,5 +1,7 @@
 """Who holds the memory: exact for what has a sharding, the compiler's figure for the rest."""
 
+from unittest import mock
+
 import jax
 import pytest
 from jax import numpy as jnp
@@ -106,22 +108,28 @@ def test_the_verdict():
     assert not Fit(90, 100, 11, 10).fits
 
 
-@pytest.mark.parametrize("platform", ["cpu", "tpu", "gpu"])
-def test_the_figure_that_counts(platform):
-    """The CPU's own peak leaves temporaries out, the others' count what is on the host."""
-
-    class Compiled:
-        class Stats:
-            argument_size_in_bytes, output_size_in_bytes, alias_size_in_bytes = 1_000, 600, 500
-            temp_size_in_bytes, peak_memory_in_bytes = 300, 1_350
-            host_argument_size_in_bytes, host_temp_size_in_bytes = 200, 50
-
-        def memory_analysis(self) -> "Compiled.Stats":
-            return self.Stats()
-
-    peak = {"cpu": 1_400, "tpu": 1_100, "gpu": 1_100}[platform]
-    found = memory.of_compiled(Compiled(), platform)  # pyright: ignore[reportArgumentType]
-    assert found == (peak, 250, 200)
+@pytest.mark.parametrize(
+    ("platform", "compilers_peak", "host_temporaries", "peak"),
+    [
+        ("cpu", 1_200, 0, 1_400),  # its own leaves temporaries out
+        ("gpu", 1_350, 0, 1_150),
+        ("tpu", 1_350, 50, 1_150),
+        ("gpu", 9_000, 8_800, 1_400),  # those of the host instead of the device's
+    ],
+)
+def test_the_figure_that_counts(platform, compilers_peak, host_temporaries, peak):
+    """Of 1,000 bytes of arguments, 300 of temporaries and 100 of results on the device."""
+    stats = mock.Mock(
+        argument_size_in_bytes=1_000,
+        temp_size_in_bytes=300,
+        output_size_in_bytes=600,
+        alias_size_in_bytes=500,
+        peak_memory_in_bytes=compilers_peak,
+        host_argument_size_in_bytes=200,
+        host_temp_size_in_bytes=host_temporaries,
+    )
+    found = memory.of_compiled(mock.Mock(memory_analysis=lambda: stats), platform)
+    assert found == (peak, 200 + host_temporaries, 200)
 
 
 def test_cpus_share_the_machines_memory():
