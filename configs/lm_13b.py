@@ -7,7 +7,12 @@ Batch: 4M tokens, by accumulation. Corpus: a vocabulary of at most 65,536,
 so that a token takes two bytes. `jaxlm train` runs on each host; its help says how they meet.
 
 Tokens, and days and cost as planned (docs/plans.md):
-  not planned yet: make plans
+  v5p:4x4x4   265B tokens: at least 9.0 days, $57,947, spot $11,534
+  v5e:8x8     265B tokens: at least 25.9 days, $47,699, spot $9,739
+  a100:8x8    265B tokens: at least 13.1 days, $54,352, spot $24,277
+  h100:8x8    265B tokens: at least 4.1 days, $39,087, spot $15,648
+  h200:8x8    265B tokens: at least 4.1 days, $40,040, spot $16,613
+  b200:8x8    265B tokens: at least 1.8 days, $24,006, spot $11,903
 """
 
 from ml_collections import ConfigDict
@@ -16,10 +21,10 @@ from jaxlm import llama
 from jaxlm.llama import Layout
 
 TARGETS = {
-    "v5p:4x4x4": Layout(mesh=(2, 32, 1), rows=4, remat="dots"),
-    "v5e:8x8": Layout(mesh=(2, 32, 1), rows=1),
+    "v5p:4x4x4": Layout(mesh=(2, 32, 1), rows=2, remat="dots"),
+    "v5e:8x8": Layout(mesh=(2, 32, 1), rows=1, remat="attention"),
     "v6e:8x8": Layout(mesh=(2, 32, 1), rows=1, remat="dots"),
-    "7x:2x4x4": Layout(mesh=(2, 32, 1), rows=4, remat="dots"),
+    "7x:2x4x4": Layout(mesh=(2, 32, 1), rows=2, remat="dots"),
     "a100:8x8": Layout(mesh=(8, 8, 1), rows=1, remat="dots"),
     "h100:8x8": Layout(mesh=(8, 8, 1), rows=1, remat="dots"),
     "h200:8x8": Layout(mesh=(8, 8, 1), rows=2, remat="dots"),

@@ -7,7 +7,12 @@ Batch: 4M tokens, by accumulation. Corpus: a vocabulary of at most 128,000.
 `jaxlm train` runs on each host; its help says how they meet.
 
 Tokens, and days and cost as planned (docs/plans.md):
-  not planned yet: make plans
+  v5p:4x8x8   1,411B tokens: at least 61.7 days, $1,592,964, spot $317,076
+  v5e:16x16   1,411B tokens: at least 177.9 days, $1,311,976, spot $267,862
+  a100:32x8   1,411B tokens: at least 110.7 days, $1,835,722, spot $819,956
+  h100:32x8   1,411B tokens: at least 34.9 days, $1,320,169, spot $528,496
+  h200:32x8   1,411B tokens: at least 28.5 days, $1,104,175, spot $458,132
+  b200:32x8   1,411B tokens: at least 12.5 days, $662,011, spot $328,234
 """
 
 from ml_collections import ConfigDict
@@ -17,11 +22,11 @@ from jaxlm.llama import Layout
 
 TARGETS = {
     "v5p:4x8x8": Layout(mesh=(2, 128, 1), rows=1, remat="dots"),
-    "v5e:16x16": Layout(mesh=(1, 64, 4), rows=1),
+    "v5e:16x16": Layout(mesh=(1, 64, 4), rows=2, remat="attention"),
     "v6e:16x16": Layout(mesh=(2, 32, 4), rows=1, remat="dots"),
     "7x:4x4x8": Layout(mesh=(2, 128, 1), rows=1, remat="dots"),
-    "a100:32x8": Layout(mesh=(1, 32, 8), rows=8, remat="attention"),
-    "h100:32x8": Layout(mesh=(1, 32, 8), rows=8, remat="attention"),
+    "a100:32x8": Layout(mesh=(1, 32, 8), rows=16, remat="attention"),
+    "h100:32x8": Layout(mesh=(1, 32, 8), rows=16, remat="attention"),
     "h200:32x8": Layout(mesh=(1, 32, 8), rows=8, remat="dots"),
     "b200:32x8": Layout(mesh=(1, 32, 8), rows=16, remat="dots"),
 }

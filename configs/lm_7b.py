@@ -7,7 +7,12 @@ Batch: 4M tokens, by accumulation. Corpus: a vocabulary of at most 65,536,
 so that a token takes two bytes. `jaxlm train` runs on each host; its help says how they meet.
 
 Tokens, and days and cost as planned (docs/plans.md):
-  not planned yet: make plans
+  v5p:2x4x4   150B tokens: at least 5.8 days, $18,693, spot $3,721
+  v5e:4x8     150B tokens: at least 16.7 days, $15,345, spot $3,133
+  a100:4x8    150B tokens: at least 8.4 days, $17,515, spot $7,823
+  h100:4x8    150B tokens: at least 2.7 days, $12,596, spot $5,042
+  h200:4x8    150B tokens: at least 2.7 days, $12,903, spot $5,353
+  b200:4x8    150B tokens: at least 1.2 days, $7,736, spot $3,836
 """
 
 from ml_collections import ConfigDict

@@ -48,7 +48,7 @@ class Checkpoints:
     """The full checkpoints of a run, under `workdir/checkpoints/full/<step>`."""
 
     def __init__(self, workdir: Path, cfg: CheckpointConfig, read_only: bool = False):
-        self._directory = _full(workdir)
+        self._directory = full(workdir)
         self._saving: Path | None = None
         self._checksum_error: Exception | None = None
         keep: list[policies.PreservationPolicy] = [policies.LatestN(cfg.keep)]
@@ -150,8 +150,8 @@ class Checkpoints:
 def abandon_unfinished(workdir: Path) -> None:
     """Moves saves without a commit marker to `abandoned/`; all processes call it and wait."""
     if jax.process_index() == 0:
-        _full(workdir).mkdir(parents=True, exist_ok=True)
-        for path in sorted(_full(workdir).iterdir()):
+        full(workdir).mkdir(parents=True, exist_ok=True)
+        for path in sorted(full(workdir).iterdir()):
             if path.is_dir() and not (path / MARKER).exists():
                 now = time.strftime("%Y%m%d-%H%M%S")
                 target = workdir / "abandoned" / f"{path.name}-{now}"
@@ -161,7 +161,8 @@ def abandon_unfinished(workdir: Path) -> None:
     cluster.gather("unfinished saves are moved", True)
 
 
-def _full(workdir: Path) -> Path:
+def full(workdir: Path) -> Path:
+    """Where a run's full checkpoints lie."""
     return workdir.absolute() / "checkpoints" / "full"
 
 

@@ -110,8 +110,8 @@ def _add_train(command: argparse.ArgumentParser) -> None:
 
 
 def _add_plan(command: argparse.ArgumentParser) -> None:
-    def number(flag: str, metavar: str, help: str, default: float | None = None) -> None:
-        command.add_argument(flag, type=float, default=default, metavar=metavar, help=help)
+    def number(flag: str, metavar: str, help: str) -> None:
+        command.add_argument(flag, type=float, metavar=metavar, help=help)
 
     command.add_argument(
         "--config", type=Path, required=True, metavar="FILE", help=".py, .py:TARGET or .json"
@@ -133,8 +133,8 @@ def _add_plan(command: argparse.ArgumentParser) -> None:
     number("--price", "USD", "of a chip and hour, on demand; default: the table's")
     number("--spot-price", "USD", "the same on the spot market")
     number("--preemptions-per-day", "N", "of the whole job: tells what checkpoints should cost")
-    number("--write-gbs", "GB/S", "a host's, to where checkpoints lie (default: 1)", 1.0)
-    number("--restart-minutes", "M", "from a preemption to the next step (default: 10)", 10.0)
+    number("--write-gbs", "GB/S", "a host's, to where checkpoints lie (default: 1)")
+    number("--restart-minutes", "M", "from a preemption to the next step (default: 10)")
 
 
 def _add_run(command: argparse.ArgumentParser) -> None:
@@ -179,7 +179,7 @@ def _train(args: argparse.Namespace) -> int:
     if args.dry_run:
         from jaxlm.plan.attached import dry_run
 
-        return dry_run(cfg, str(args.config))
+        return dry_run(cfg, str(args.config), args.workdir)
     from jaxlm.train import train
 
     return train(cfg, args.workdir)

@@ -1,5 +1,6 @@
 """A run before its loop: all that is checked, opened and restored before anything is compiled."""
 
+import contextlib
 import json
 import sys
 import time
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 from jax.sharding import Mesh
 
-from jaxlm import cluster, loss, models, optim, state, workdir
+from jaxlm import checkpoint, cluster, loss, models, optim, state, workdir
 from jaxlm import mesh as mesh_lib
 from jaxlm.checkpoint import Checkpoints, abandon_unfinished
 from jaxlm.config import Config, ModelConfig
@@ -163,13 +164,33 @@ def _new_or_resumed(run: Run) -> tuple[Beginning, list[list[Any]]]:
     if step is None:
         return Beginning(state.init(model, optimizer, run.cfg.train.seed, run.where), 0, 0), []
     run.checkpoints.verify(step)
-    notes = run.checkpoints.notes(step)
-    changed = allowed_changes(notes["config"], run.cfg)
-    fingerprint.check(notes["data"], run.corpus.train.fingerprint())
+    notes, changed = _compared(run.checkpoints, step, run.cfg, run.corpus)
     restored = run.checkpoints.restore(step, state.abstract(model, optimizer, run.where))
     position = state.join_position(restored.position)
     skips.check_past(Skips(notes["skips"]), run.skips, position)
     return Beginning(restored, step, position), changed
+
+
+def check_resumes(cfg: Config, directory: Path, corpus: Corpus) -> None:
+    """`UserError` if the newest checkpoint in a directory is of another config or other data.
+
+    Reads its notes alone, and writes nothing. That it is whole is for a start to see.
+    """
+    if checkpoint.full(directory).is_dir():
+        with contextlib.closing(Checkpoints(directory, cfg.checkpoint, read_only=True)) as found:
+            step = found.latest()
+            if step is not None:
+                _compared(found, step, cfg, corpus)
+
+
+def _compared(
+    checkpoints: Checkpoints, step: int, cfg: Config, corpus: Corpus
+) -> tuple[dict[str, Any], list[list[Any]]]:
+    """A checkpoint's notes, and what the config changes of it; `UserError` if it may not."""
+    notes = checkpoints.notes(step)
+    changed = allowed_changes(notes["config"], cfg)
+    fingerprint.check(notes["data"], corpus.train.fingerprint())
+    return notes, changed
 
 
 def _check_rows_left(run: Run, position: int) -> None:

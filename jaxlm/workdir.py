@@ -47,10 +47,23 @@ def check_writable(workdir: Path) -> None:
         with tempfile.NamedTemporaryFile(dir=workdir, prefix=".probe-") as probe:
             probe.write(b"probe")
     except OSError as e:
-        raise EnvironmentProblem(
-            f"--workdir={workdir}: cannot be written ({e.strerror}); "
-            "choose a directory that this user may write, on a disk with room"
-        ) from e
+        raise _unwritable(workdir, e.strerror) from e
+
+
+def check_could_write(workdir: Path) -> None:
+    """`check_writable`, as far as it can be told without writing anything."""
+    there = next(p for p in (workdir.absolute(), *workdir.absolute().parents) if p.exists())
+    if not there.is_dir():
+        raise _unwritable(workdir, f"{there} is not a directory")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise _unwritable(workdir, f"no permission in {there}")
+
+
+def _unwritable(workdir: Path, why: str | None) -> EnvironmentProblem:
+    return EnvironmentProblem(
+        f"--workdir={workdir}: cannot be written ({why}); "
+        "choose a directory that this user may write, on a disk with room"
+    )
 
 
 @contextlib.contextmanager
@@ -82,8 +95,13 @@ def lock(workdir: Path, patience_s: float = 10.0) -> Iterator[None]:
 
 def write_json(path: Path, data: Any) -> None:
     """Writes whole or not at all."""
+    write_text(path, json.dumps(data, ensure_ascii=False, indent=1) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes whole or not at all."""
     temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps(data, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)
 
 

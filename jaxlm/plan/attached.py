@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import jax
 
-from jaxlm import hardware
+from jaxlm import hardware, run, workdir
 from jaxlm.config import Config
+from jaxlm.data import skips
 from jaxlm.data.corpus import open_corpus
 from jaxlm.plan import lines, memory, program, report
 from jaxlm.plan.figures import DOES_NOT_FIT, Plan
@@ -17,12 +19,15 @@ from jaxlm.plan.program import Program
 from jaxlm.plan.target import SLICES, Target
 
 
-def dry_run(cfg: Config, name: str) -> int:
+def dry_run(cfg: Config, name: str, directory: Path) -> int:
     """Opens the data and compiles the step, as a run would; prints the plan, and writes nothing.
 
-    Raises `UserError` for what a run would refuse, too. Returns 0 if the run fits, 2 if not.
+    Raises `UserError` for what a run in `directory` would refuse, too, before it reads checkpoints
+    whole. Returns 0 if the run fits, 2 if not.
     """
-    open_corpus(cfg)
+    workdir.check_could_write(directory)
+    skips.load(directory)
+    run.check_resumes(cfg, directory, open_corpus(cfg))
     devices = jax.devices()
     planned = plan(cfg, devices, program.compile(cfg, devices))
     planned = replace(planned, config=name)

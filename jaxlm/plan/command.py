@@ -39,9 +39,11 @@ def plan(
     """Plans, and prints: 0 if it fits, 2 if not. With a search: 0 if a layout was found."""
     if wishes.compiles < 1:
         raise ConfigError(f"--compiles={wishes.compiles}: must be at least 1")
+    if wishes.search and wishes.ablate:
+        raise ConfigError("--search --ablate: one at a time; ablate the layout that a search finds")
     on = target.parse(target_name, slices)
     prices.of(on.chip.name, options.price, options.spot_price)  # mistakes first, then minutes
-    preemption.check(options.preemptions_per_day, options.write_gbs)
+    preemption.check(options.preemptions_per_day, options.write_gbs, options.restart_minutes)
     cfg, note = load(path, overrides, target_name)
     if note:
         say(note)

@@ -98,9 +98,9 @@ class Plan:
     memory: Holders
     fit: Fit
     alive: tuple[tuple[int, str], ...] = ()
-    """(bytes, what) of the largest that are alive at the peak; only where it does not fit."""
+    """(bytes, what) of the largest at the peak; only where a device does not hold it."""
     remedies: tuple[Remedy, ...] = ()
-    """Only where it does not fit."""
+    """Only where a device does not hold it."""
     flops: Flops | None = None
     """None if the compiler refused the program."""
     traffic: tuple[Traffic, ...] = ()

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from jaxlm.hardware import GIB, GPU_MEMORY_SHARE
 from jaxlm.plan.figures import Flops, Layout, Traffic
+from jaxlm.plan.memory import Fit
+from jaxlm.plan.remedy import STRONGER
 
 ROOM = 0.05
 """Of a device's memory: evaluation, and what the allocator wastes, want at least so much."""
@@ -31,13 +33,35 @@ GPU_SHARE = (
 """Of a GPU that is not there: one that is says what it has."""
 
 
-def of_memory(headroom: float, log: str) -> Iterator[str]:
+def of_memory(headroom: float) -> Iterator[str]:
     """About a program's memory; `headroom` is the free share of a device."""
     if 0 <= headroom < ROOM:
         yield (
             f"{headroom:.1%} of the memory is free: evaluation, and what the allocator wastes, "
             f"want {ROOM:.0%}"
         )
+
+
+def of_host(fit: Fit, layout: Layout) -> Iterator[str]:
+    """About the host's memory: what takes less of it, where it is too small."""
+    if fit.host <= fit.host_capacity:
+        return
+    saved = "activations" in layout.offload
+    ways = {
+        "fewer config.train.rows_per_device": saved and layout.rows_per_device > 1,
+        "a stronger config.model.remat": saved and layout.remat in STRONGER,
+        "config.model.offload_activations=false": saved,
+        "config.optim.offload=false": "optimizer" in layout.offload,
+    }
+    yield (
+        f"a device's share of its host's memory is too small: {fit.host / GIB:.2f} GiB of "
+        f"{fit.host_capacity / GIB:.2f}; what lowers it: "
+        + ", ".join(way for way, helps in ways.items() if helps)
+    )
+
+
+def of_recomputing(log: str) -> Iterator[str]:
+    """About a GPU's compiler that recomputes on its own account."""
     if RECOMPUTES in log:
         yield (
             "XLA recomputed to save memory, and did not get below its own limit "

@@ -18,6 +18,12 @@ from jaxlm.schema import ConfigError
 HOUR = 3600.0
 DAY = 24 * HOUR
 
+WRITE_GBS = 1.0
+"""Gigabytes a second that a host writes to where checkpoints lie, if nothing is said."""
+
+RESTART_MINUTES = 10.0
+"""From a preemption to the next step, if nothing is said."""
+
 
 @dataclass(frozen=True)
 class Preemption:
@@ -58,8 +64,15 @@ class Preemption:
         return min(self.stall_s / (self.stall_s + interval_s) + waste, 1.0)
 
 
-def check(per_day: float | None, write_gbs: float) -> None:
-    """`ConfigError` for a rate that is none; `per_day` may not be given."""
+def check(per_day: float | None, write_gbs: float | None, restart_minutes: float | None) -> None:
+    """`ConfigError` for a rate or time that is none, or that is about nothing; None: not given."""
     for flag, value in (("--preemptions-per-day", per_day), ("--write-gbs", write_gbs)):
-        if value is not None and not value > 0:
-            raise ConfigError(f"{flag}={value:g}: must be above 0")
+        if value is not None and not 0 < value < math.inf:
+            raise ConfigError(f"{flag}={value:g}: must be above 0 and finite")
+    if restart_minutes is not None and not 0 <= restart_minutes < math.inf:
+        raise ConfigError(f"--restart-minutes={restart_minutes:g}: must be 0 or more, and finite")
+    for flag, value in (("--write-gbs", write_gbs), ("--restart-minutes", restart_minutes)):
+        if value is not None and per_day is None:
+            raise ConfigError(
+                f"{flag}={value:g}: is about preemptions; give --preemptions-per-day too"
+            )

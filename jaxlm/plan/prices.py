@@ -2,7 +2,7 @@
 
 import functools
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
@@ -42,13 +42,19 @@ def table() -> dict[str, Price]:
 
 
 def of(chip: str, on_demand: float | None = None, spot: float | None = None) -> Price | None:
-    """The price of a chip: what the user gives, else the table's; None if neither knows one.
+    """The price of a chip: what the user gives, the table's for the rest; None if neither has one.
 
     Raises `ConfigError` for a price that is none.
     """
     for flag, value in (("--price", on_demand), ("--spot-price", spot)):
         if value is not None and not 0 < value < 1e4:
             raise ConfigError(f"{flag}={value:g}: dollars per chip and hour; must be above 0")
+    known = table().get(chip)
     if on_demand is None and spot is None:
-        return table().get(chip)
-    return Price(on_demand, spot, "as given", "the command line")
+        return known
+    if known is None or (on_demand is not None and spot is not None):
+        return Price(on_demand, spot, "as given", "the command line")
+    if spot is None:
+        region = f"on demand as given; spot {known.region}"
+        return replace(known, on_demand=on_demand, region=region)
+    return replace(known, spot=spot, region=f"spot as given; on demand {known.region}")

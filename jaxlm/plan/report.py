@@ -13,7 +13,7 @@ from jaxlm.plan.collectives import Collective
 from jaxlm.plan.figures import Flops, Layout, Plan, Run, Traffic
 from jaxlm.plan.memory import Fit
 from jaxlm.plan.minimum import Move
-from jaxlm.plan.preemption import DAY, HOUR, Preemption
+from jaxlm.plan.preemption import DAY, HOUR, RESTART_MINUTES, WRITE_GBS, Preemption
 from jaxlm.plan.program import Program
 from jaxlm.plan.roofline import Roofline, roofline
 from jaxlm.plan.target import Target
@@ -32,10 +32,10 @@ class Options(NamedTuple):
     spot_price: float | None = None
     preemptions_per_day: float | None = None
     """Of the whole job."""
-    write_gbs: float = 1.0
-    """Gigabytes a second that each host writes to where checkpoints lie."""
-    restart_minutes: float = 10.0
-    """From a preemption to the next step."""
+    write_gbs: float | None = None
+    """Gigabytes a second that each host writes to where checkpoints lie; None: `WRITE_GBS`."""
+    restart_minutes: float | None = None
+    """From a preemption to the next step; None: `RESTART_MINUTES`."""
 
 
 DEFAULTS = Options()
@@ -68,9 +68,11 @@ def of_program(
         config=options.name,
         price=prices.of(chip.name, options.price, options.spot_price),
     )
-    told = [*notes.of_memory(fit.headroom, compiled.log)]
-    if chip.platform == "cuda" and capacity is None:
-        told.append(notes.GPU_SHARE)
+    told = [*planned.notes, *notes.of_memory(fit.headroom)]
+    if chip.platform == "cuda":
+        told += notes.of_recomputing(compiled.log)
+        if capacity is None:
+            told.append(notes.GPU_SHARE)
     told += notes.of_kernel(planned.layout)
     if counts is None or planned.flops is None:
         return replace(planned, notes=tuple(told))
@@ -100,7 +102,7 @@ def of_step(
     cfg: Config, compiled: Program, fit: Fit, target: str, chips: int, devices: int
 ) -> Plan:
     """What is known whatever the chip can do: layout, memory, FLOPs, and what would fit."""
-    flops, over = None, not fit.fits
+    flops, over, layout = None, fit.peak > fit.capacity, _layout(cfg, compiled)
     if compiled.counts is not None:
         least = minimum.expected(cfg, compiled.mesh_shape, compiled.attention)
         executed = compiled.counts.flops
@@ -110,12 +112,13 @@ def of_step(
         target=target,
         chips=chips,
         devices=devices,
-        layout=_layout(cfg, compiled),
+        layout=layout,
         memory=memory.holders(compiled.memory, compiled.state, compiled.batch),
         fit=fit,
         alive=_alive(compiled) if over else (),
         remedies=tuple(changes),
         flops=flops,
+        notes=tuple(notes.of_host(fit, layout)),
         digest=compiled.digest,
         compile_s=compiled.compile_s,
         versions=compiled.versions,
@@ -211,13 +214,15 @@ def _preemption(
     run_s = cfg.end / cfg.train.batch_size * bound.step_s
     leaves = jax.tree.leaves((compiled.state.params, compiled.state.opt_state))
     size = sum(math.prod(x.shape) * x.dtype.itemsize for x in leaves)
-    write_bandwidth = hosts * options.write_gbs * 1e9
+    write_gbs = WRITE_GBS if options.write_gbs is None else options.write_gbs
+    restart = RESTART_MINUTES if options.restart_minutes is None else options.restart_minutes
+    write_bandwidth = hosts * write_gbs * 1e9
     return Preemption(
         per_day=options.preemptions_per_day,
         checkpoint_bytes=size,
         write_bandwidth=write_bandwidth,
         stall_s=size / (target.size * chip.host_bandwidth),
         commit_s=size / write_bandwidth,
-        restart_s=60 * options.restart_minutes,
+        restart_s=60 * restart,
         interval_s=min(intervals, default=run_s),
     )

@@ -3,6 +3,9 @@
 Each resource is taken at its published rate, as if nothing ever waited: the slowest of them is a
 bound that no run beats, and their sum is what a step takes if nothing overlaps. A real step lies
 between the two where it runs at the published rates, and above where it does not.
+
+To and from the host, bytes are counted one direction after the other. A link that carries both at
+once may take as little as half of that: for the host the figure is no strict bound.
 """
 
 import math
@@ -31,7 +34,7 @@ class Roofline:
     network: float
     """Between slices or nodes."""
     host: float = 0.0
-    """To the host's memory: what is offloaded."""
+    """To the host's memory and back: what is offloaded, one direction after the other."""
 
     @property
     def parts(self) -> dict[str, float]:

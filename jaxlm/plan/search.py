@@ -3,7 +3,10 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import jax
+
 from jaxlm.config import Config
+from jaxlm.hardware import GIB
 from jaxlm.plan import candidates, report
 from jaxlm.plan.candidates import Candidate
 from jaxlm.plan.figures import Plan
@@ -28,8 +31,12 @@ class Search:
 
     estimated: int
     """Candidates that the shapes allow."""
+    least_bytes: float
+    """The smallest estimate of a device's memory among them."""
     tried: tuple[Tried, ...]
     """In the order of compiling."""
+    failed: int = 0
+    """Candidates that the compiler failed on."""
 
     @property
     def best(self) -> Tried | None:
@@ -41,22 +48,26 @@ class Search:
 def search(
     cfg: Config, target: Target, options: Options, compiles: int, say: Callable[[str], None]
 ) -> Search:
-    """Compiles the most promising candidates, at most `compiles` of them.
+    """Compiles the most promising candidates, at most `compiles` of them, failures included.
 
     Each program that was compiled corrects the estimates: of memory, by the median of what was
     measured over what was estimated. A candidate that needs no less than one that did not fit is
     passed over.
     """
     found = candidates.candidates(cfg, target)
-    waiting, tried = list(found), []
-    while len(tried) < compiles:
+    waiting, tried, failed = list(found), [], 0
+    for number in range(1, compiles + 1):
         chosen = choose(waiting, tried, target.chip.memory_bytes)
         if chosen is None:
             break
         waiting.remove(chosen)
-        say(f"compiling {len(tried) + 1} of at most {compiles}: {describe(chosen)}")
-        tried.append(Tried(chosen, report.plan(chosen.cfg, target, options)))
-    return Search(len(found), tuple(tried))
+        say(f"compiling {number} of at most {compiles}: {describe(chosen)}")
+        try:
+            tried.append(Tried(chosen, report.plan(chosen.cfg, target, options)))
+        except jax.errors.JaxRuntimeError as e:  # one that fails leaves the others
+            say(f"the compiler fails: {str(e).partition('. ')[0]}")
+            failed += 1
+    return Search(len(found), min(c.memory_bytes for c in found), tuple(tried), failed)
 
 
 def choose(waiting: list[Candidate], tried: list[Tried], capacity: float) -> Candidate | None:
@@ -83,7 +94,8 @@ def describe(candidate: Candidate) -> str:
 
 def lines(found: Search, capacity: float) -> Iterator[str]:
     """A table of what was compiled, and the winner as overrides."""
-    yield f"{found.estimated} layouts estimated, {len(found.tried)} compiled"
+    failed = f"; the compiler failed on {found.failed} more" if found.failed else ""
+    yield f"{found.estimated} layouts estimated, {len(found.tried)} compiled{failed}"
     yield (
         f"{'data':>6}{'fsdp':>6}{'tensor':>7}{'rows':>6}{'remat':>11}{'GiB':>8}{'(est.)':>8}"
         f"{'step s':>18}{'(est.)':>8}  {'bound':<9}verdict"
@@ -97,14 +109,19 @@ def lines(found: Search, capacity: float) -> Iterator[str]:
         yield (
             f"{mesh.data:>6}{mesh.fsdp:>6}{mesh.tensor:>7}"
             f"{candidate.cfg.train.rows_per_device:>6}{candidate.cfg.model.remat:>11}"
-            f"{t.plan.fit.peak / 2**30:>8.2f}{candidate.memory_bytes / 2**30:>8.2f}"
+            f"{t.plan.fit.peak / GIB:>8.2f}{candidate.memory_bytes / GIB:>8.2f}"
             f"{step:>18}{candidate.rank_s:>8.3f}  "
             f"{roofline.bound if roofline else '-':<9}{verdict}"
         )
-    if best is None:
-        yield (
-            f"none of those compiled fits {capacity / 2**30:.2f} GiB: raise --compiles, take a "
-            "larger target, or set config.optim.offload, config.loss.vocab_blocks"
-        )
-    else:
+    remedy = "take a larger target, or set config.optim.offload, config.loss.vocab_blocks"
+    if best is not None:
         yield "the best of them: " + " ".join(best.candidate.overrides())
+    elif found.tried:
+        yield f"none of those compiled fits {capacity / GIB:.2f} GiB: raise --compiles, {remedy}"
+    elif found.failed:
+        yield "none was compiled, since the compiler failed: raise --compiles, to try others"
+    else:
+        yield (
+            f"none was compiled: the smallest estimate is {found.least_bytes / GIB:.2f} GiB, "
+            f"against {capacity / GIB:.2f}; {remedy}"
+        )

@@ -20,7 +20,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxlm import config, schema
+from jaxlm import config, schema, workdir
 from jaxlm.config import Config
 from jaxlm.plan import pages, prices, program, report, target
 from jaxlm.plan.target import Target
@@ -100,15 +100,15 @@ def read(path: Path = ROWS) -> dict[str, dict[str, Any]]:
 def write(rows: dict[str, dict[str, Any]], order: Iterable[str], path: Path = ROWS) -> None:
     """Rows of cases that there are, in their order; others go."""
     data = {"command": pages.COMMAND, "rows": [rows[name] for name in order if name in rows]}
-    path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    workdir.write_json(path, data)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Plans what is not current, and writes the pages; 1 if a row failed."""
-    args = _parser().parse_args(argv)
+    every = cases()
+    args = _arguments(every, argv)
     if args.row:
         return _one(args.row, args.out, args.again)
-    every = cases()
     chosen = [c for c in every if not args.only or {c.name, c.path.stem} & set(args.only)]
     rows, order = read(), [case.name for case in every]
     failed = []
@@ -124,22 +124,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     write(rows, order)
     by_config = {c.path: [rows[d.name] for d in every if d.path == c.path and d.name in rows]
                  for c in every}  # fmt: skip
-    PAGE.write_text(pages.page(by_config), encoding="utf-8")
+    workdir.write_text(PAGE, pages.page(by_config))
     for path, own in by_config.items():
-        path.write_text(pages.with_header(path.read_text(encoding="utf-8"), own), encoding="utf-8")
+        workdir.write_text(path, pages.with_header(path.read_text(encoding="utf-8"), own))
     for name in failed:
         print(f"{name}: failed, see above", file=sys.stderr)
     return 1 if failed else 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _arguments(every: Sequence[Case], argv: Sequence[str] | None) -> argparse.Namespace:
+    """What is asked for; ends the program where that cannot be done."""
     parser = argparse.ArgumentParser(prog="python -m jaxlm.plan.table", allow_abbrev=False)
     parser.add_argument("--only", action="append", metavar="CONFIG[:TARGET]")
     parser.add_argument("--processes", type=int, default=2, metavar="N")
     parser.add_argument("--again", action="store_true", help="rows that are current, too")
     parser.add_argument("--row", metavar="CONFIG:TARGET", help="one row, into --out")
     parser.add_argument("--out", type=Path, metavar="FILE")
-    return parser
+    args = parser.parse_args(argv)
+    if not every or not ROWS.parent.is_dir():
+        parser.error(f"no {CONFIGS}/*.py or {ROWS.parent}/ here: run it at the repository's root")
+    names, stems = [c.name for c in every], list(dict.fromkeys(c.path.stem for c in every))
+    for only in args.only or []:
+        if only not in (*names, *stems):
+            parser.error(f"--only={only}: no such rows; known are {', '.join((*stems, *names))}")
+    if args.row is not None and args.row not in names:
+        parser.error(f"--row={args.row}: no such row; known are {', '.join(names)}")
+    if (args.row is None) != (args.out is None):
+        parser.error("--row and --out go together")
+    if args.processes < 1:
+        parser.error(f"--processes={args.processes}: must be at least 1")
+    return args
 
 
 def _apart(case: Case, again: bool) -> dict[str, Any] | None:

@@ -40,6 +40,16 @@ SLICES: dict[str, Slices] = {
 }
 """From Google's page of each version."""
 
+SHAPES: dict[int, tuple[str, ...]] = {
+    2: ("1x1", "2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16"),
+    3: ("1x1x1", "2x2x1", "2x2x2", "2x2x4", "2x4x4"),
+}
+"""Shapes of slices by dimensions, from the same pages; in three also AxBxC, multiples of 4 in
+ascending order."""
+
+LARGEST = 32_768
+"""Devices of a target, at most: 4,096 nodes of 8 GPUs. Many more take all of the memory here."""
+
 ENVIRONMENT = {
     "TPU_SKIP_MDS_QUERY": "1",  # there is no metadata server to ask what this machine is,
     "TPU_ACCELERATOR_TYPE": "v5p-8",  # so it is told: the names are not used, but asked for
@@ -91,7 +101,9 @@ class Target:
         compiler is not installed.
         """
         prepare()
-        with Log("describing the target"):  # the compilers say at length what devices they do not find here
+        with Log(
+            "describing the target"
+        ):  # the compilers say at length what devices they do not find here
             try:
                 found = self._tpus() if self.chip.platform == "tpu" else self._gpus()
             except jax.errors.JaxRuntimeError as e:
@@ -151,6 +163,11 @@ def parse(text: str, slices: int = 1) -> Target:
         raise ConfigError(f"target {text!r} in {slices} slices: at least 1")
     target = Target(CHIPS[name], tuple(map(int, shape_text.split("x"))), slices)
     (_check_tpu if name in SLICES else _check_gpu)(text, target)
+    if target.size > LARGEST:
+        raise ConfigError(
+            f"target {str(target)!r}: {target.size:,} devices, but at most {LARGEST:,} are planned "
+            "for; use fewer nodes or slices"
+        )
     return target
 
 
@@ -162,15 +179,17 @@ def _check_tpu(text: str, target: Target) -> None:
             f"target {text!r}: a slice of {target.chip.name} has {known.dims} dimensions; write "
             f"it as {target.chip.name}:{'x'.join(['4'] * known.dims)}"
         )
-    if chips > known.chips or (known.dims == 2 and max(shape) > 16):
+    if chips > known.chips:
         raise ConfigError(
             f"target {text!r}: {chips} chips, but the largest slice of {target.chip.name} has "
             f"{known.chips}; use a smaller one, and more of them (--slices)"
         )
-    if chips > 1 and (shape[0] % 2 or shape[1] % 2):
+    cubes = known.dims == 3 and not any(n % 4 for n in shape) and list(shape) == sorted(shape)
+    if "x".join(map(str, shape)) not in SHAPES[known.dims] and not cubes:
+        whole = ", and AxBxC of multiples of 4 with A <= B <= C" if known.dims == 3 else ""
         raise ConfigError(
-            f"target {text!r}: a host has 2x2 chips of a slice, so its first two dimensions are "
-            "even; a single chip is the exception"
+            f"target {text!r}: there is no such slice of {target.chip.name}; use one of "
+            f"{', '.join(SHAPES[known.dims])}{whole}"
         )
 
 

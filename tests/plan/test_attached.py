@@ -1,11 +1,14 @@
 """`jaxlm train --dry-run`: what a run would take of the devices that are there."""
 
+import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from jaxlm import cli
 from jaxlm.data.manifest import ManifestError
+from jaxlm.errors import EnvironmentProblem
 from jaxlm.plan import attached, memory, target
 from jaxlm.plan.figures import DOES_NOT_FIT
 
@@ -59,6 +62,50 @@ def test_what_a_run_would_refuse_is_refused(config, capsys):
     missing = ("--config.data.source=shards", "--config.data.manifest=no/manifest.json")
     assert dry_run(config, *missing) == ManifestError.exit_code == 2
     assert "no/manifest.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("workdir", ["run", "run/deeper/still"])
+def test_a_file_is_no_work_directory(config, tmp_path, capsys, workdir):
+    (tmp_path / "run").write_text("a file")
+    assert dry_run(config, f"--workdir={workdir}") == EnvironmentProblem.exit_code == 78
+    said = capsys.readouterr().err
+    assert f"--workdir={workdir}: cannot be written ({tmp_path}/run is not a directory)" in said
+    assert (tmp_path / "run").read_text() == "a file"
+
+
+def test_a_directory_without_permission_is_told(config, monkeypatch, capsys):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert dry_run(config) == 78
+    assert "--workdir=run: cannot be written (no permission in " in capsys.readouterr().err
+
+
+def test_a_checkpoint_of_another_run_is_refused(config, tmp_path, capsys):
+    """As a run would, with the same words; one of this run is not, and nothing is written."""
+    assert cli.main(["train", config, "--workdir=run", "--config.train.end=1 steps"]) == 0
+    before = files(tmp_path / "run")
+    assert dry_run(config) == 0
+    for change, said in (
+        ("--config.optim.name=muon", "config.optim.name: 'adamw' -> 'muon'"),
+        ("--config.data.seq_len=32", "config.data.seq_len: 16 -> 32"),
+    ):
+        capsys.readouterr()
+        assert cli.main(["train", config, "--workdir=run", change]) == 2
+        refusal = capsys.readouterr().err
+        assert said in refusal
+        assert dry_run(config, change) == 2
+        assert capsys.readouterr().err == refusal
+    assert files(tmp_path / "run") == before
+
+
+def test_rows_to_skip_that_cannot_be_read_are_refused(config, tmp_path, capsys):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/skips.json").write_text("[[3, 1]]")
+    assert dry_run(config) == 2
+    assert "skips.json: window [3, 1)" in capsys.readouterr().err
+
+
+def files(directory: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def gpu(process: int, slice_index: int = 0) -> SimpleNamespace:

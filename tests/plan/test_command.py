@@ -118,6 +118,16 @@ def test_ablations_follow_the_plan(plain, planned, capsys):
         (["--target=h100:1x8", "--price=-1"], "--price=-1: dollars per chip and hour"),
         (["--target=h100:1x8", "--preemptions-per-day=0"], "--preemptions-per-day=0: must be"),
         (["--target=h100:1x8", "--write-gbs=0"], "--write-gbs=0: must be above 0"),
+        (
+            ["--target=h100:1x8", "--write-gbs=2"],
+            "--write-gbs=2: is about preemptions; give --pree",
+        ),
+        (["--target=h100:1x8", "--restart-minutes=10"], "--restart-minutes=10: is about preempti"),
+        (
+            ["--target=h100:1x8", "--preemptions-per-day=2", "--restart-minutes=-5"],
+            "--restart-minutes=-5: must be 0 or more",
+        ),
+        (["--target=h100:1x8", "--search", "--ablate"], "--search --ablate: one at a time; ablate"),
         (["--target=h100:1x8", "--config.mesh.data=3"], "does not make 8 devices"),
     ],
 )

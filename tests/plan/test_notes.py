@@ -1,9 +1,12 @@
 """Notes: each for its cause, and none without one."""
 
+from dataclasses import replace
+
 import pytest
 
 from jaxlm.plan import notes
 from jaxlm.plan.figures import Flops, Traffic
+from tests.plan.made_up import PLAN
 
 GIB = 2**30
 
@@ -22,7 +25,9 @@ GOOD = (
 def test_nothing_is_said_of_what_is_as_it_should_be():
     assert list(notes.of_traffic(GOOD, "")) == []
     assert list(notes.of_flops(Flops(1.0, 1.1, 1.24, 1.25))) == []
-    assert list(notes.of_memory(0.5, "")) == []
+    assert list(notes.of_memory(0.5)) == []
+    assert list(notes.of_recomputing("")) == []
+    assert list(notes.of_host(PLAN.fit, PLAN.layout)) == []
 
 
 @pytest.mark.parametrize(
@@ -56,6 +61,32 @@ def test_a_compiler_that_recomputes_is_told():
 
 
 def test_too_little_room_is_told():
-    (note,) = notes.of_memory(0.031, "")
+    (note,) = notes.of_memory(0.031)
     assert note.startswith("3.1% of the memory is free")
-    assert list(notes.of_memory(-0.1, "")) == []  # the verdict says it
+    assert list(notes.of_memory(-0.1)) == []  # the verdict says it
+
+
+@pytest.mark.parametrize(
+    ("offload", "remat", "rows", "ways"),
+    [
+        (("optimizer",), "dots", 4, ["config.optim.offload=false"]),
+        (
+            ("optimizer", "activations"),
+            "dots",
+            4,
+            [
+                "fewer config.train.rows_per_device",
+                "a stronger config.model.remat",
+                "config.model.offload_activations=false",
+                "config.optim.offload=false",
+            ],
+        ),
+        (("activations",), "full", 1, ["config.model.offload_activations=false"]),
+    ],
+)
+def test_a_host_that_is_too_small_names_what_takes_less_of_it(offload, remat, rows, ways):
+    layout = replace(PLAN.layout, offload=offload, remat=remat, rows_per_device=rows)
+    (note,) = notes.of_host(PLAN.fit._replace(host=289 * GIB), layout)
+    said, _, named = note.partition("; what lowers it: ")
+    assert said == "a device's share of its host's memory is too small: 289.00 GiB of 200.00"
+    assert named.split(", ") == ways

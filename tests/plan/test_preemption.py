@@ -43,8 +43,20 @@ def test_no_more_than_all_is_lost():
 
 
 def test_rates_must_be_rates():
-    preemption.check(None, 1.0)
-    with pytest.raises(ConfigError, match="--preemptions-per-day=0: must be above 0"):
-        preemption.check(0.0, 1.0)
-    with pytest.raises(ConfigError, match="--write-gbs=-1: must be above 0"):
-        preemption.check(2.0, -1.0)
+    preemption.check(None, None, None)
+    preemption.check(2.0, 1.0, 0.0)
+    for wrong in (0.0, -1.0, math.inf, math.nan):
+        with pytest.raises(ConfigError, match=r"--preemptions-per-day=.*: must be above 0 and fin"):
+            preemption.check(wrong, None, None)
+        with pytest.raises(ConfigError, match=r"--write-gbs=.*: must be above 0 and finite"):
+            preemption.check(2.0, wrong, None)
+    for wrong in (-5.0, math.inf, math.nan):
+        with pytest.raises(ConfigError, match=r"--restart-minutes=.*: must be 0 or more, and fin"):
+            preemption.check(2.0, None, wrong)
+
+
+def test_what_is_about_preemptions_needs_their_rate():
+    with pytest.raises(ConfigError, match=r"--write-gbs=2: is about .* --preemptions-per-day too"):
+        preemption.check(None, 2.0, None)
+    with pytest.raises(ConfigError, match="--restart-minutes=5: is about preemptions"):
+        preemption.check(None, None, 5.0)

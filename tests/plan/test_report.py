@@ -99,7 +99,7 @@ def _params():
 
 
 def test_the_all_reduce_of_gradients_that_tpu_chooses_is_told(lowered):
-    said = "would do at half the bytes. TPU's compiler chooses so"
+    said = "would do at half the bytes; a TPU's compiler chooses so"
     assert any(said in note for note in planned(lowered, "tpu").notes)
     assert not any(said in note for note in planned(lowered, "gpu").notes)
 
@@ -118,6 +118,14 @@ def test_what_does_not_fit_says_who_holds_it_and_what_would_fit(lowered):
     assert not over.fits and over.fit.headroom < 0
     assert len(over.alive) == report.LARGEST and over.remedies
     assert over.alive[0][0] >= over.alive[-1][0] > 0
+
+
+def test_a_host_that_is_full_has_remedies_of_its_own(lowered):
+    """The device has room: what would leave it more is no help, what is alive there no cause."""
+    offload = replace(CONFIG, model=replace(CONFIG.model, offload_activations=True))
+    full = planned(lowered, "gpu", cfg=offload, memory=Memory(3 * GIB, host=289 * GIB))
+    assert not full.fits and full.remedies == () and full.alive == ()
+    assert any("config.model.offload_activations=false" in note for note in full.notes)
 
 
 def test_a_refused_program_is_a_plan(lowered):
@@ -152,6 +160,7 @@ def test_what_the_compiler_says_is_passed_on(lowered):
     assert "an array is gathered whole" in note
     log = "Can't reduce memory use below 60.54GiB (65003312640 bytes) by rematerialization"
     assert any("below its own limit" in n for n in planned(lowered, "gpu", log=log).notes)
+    assert not any("xla_gpu" in n for n in planned(lowered, "tpu", log=log).notes)
 
 
 def test_a_gpu_that_is_there_says_what_it_has(lowered):

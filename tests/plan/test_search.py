@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import jax
 import pytest
 
 from jaxlm.plan import candidates, report, search
@@ -45,9 +46,9 @@ def test_the_best_is_the_fastest_that_fits(found):
         Tried(found[1], plan(step_s=0.3)),
         Tried(found[2], plan(step_s=0.2)),
     )
-    best = Search(len(found), tried).best
+    best = Search(len(found), GIB, tried).best
     assert best is tried[2]
-    assert Search(len(found), tried[:1]).best is None
+    assert Search(len(found), GIB, tried[:1]).best is None
 
 
 def test_it_compiles_no_more_than_it_may(found, monkeypatch):
@@ -61,10 +62,41 @@ def test_it_compiles_no_more_than_it_may(found, monkeypatch):
 
 def test_the_table_names_the_winner(found):
     tried = (Tried(found[0], plan(peak_gib=100.0)), Tried(found[1], plan(step_s=0.25)))
-    text = list(search.lines(Search(len(found), tried), 72 * GIB))
+    text = list(search.lines(Search(len(found), GIB, tried), 72 * GIB))
     assert text[0] == f"{len(found)} layouts estimated, 2 compiled"
     assert text[2].endswith("OUT OF MEMORY") and text[3].endswith("compute  best")
     assert text[-1] == "the best of them: " + " ".join(found[1].overrides())
     refused = replace(plan(peak_gib=100.0), roofline=None)
-    text = list(search.lines(Search(1, (Tried(found[0], refused),)), 72 * GIB))
+    text = list(search.lines(Search(1, GIB, (Tried(found[0], refused),)), 72 * GIB))
     assert text[-1].startswith("none of those compiled fits 72.00 GiB")
+
+
+def test_one_that_the_compiler_fails_on_leaves_the_others(found, monkeypatch):
+    calls = []
+
+    def fail_first(cfg, target, options):
+        calls.append(cfg)
+        if len(calls) == 1:
+            raise jax.errors.JaxRuntimeError("INTERNAL: no such luck. More of it")
+        return plan()
+
+    said = []
+    monkeypatch.setattr(report, "plan", fail_first)
+    result = search.search(CONFIG, TARGET, report.DEFAULTS, 2, said.append)
+    assert said[1] == "the compiler fails: INTERNAL: no such luck"
+    assert len(calls) == 2 and len(result.tried) == result.failed == 1
+    first, *_, last = search.lines(result, 72 * GIB)
+    assert first == f"{len(found)} layouts estimated, 1 compiled; the compiler failed on 1 more"
+    assert last.startswith("the best of them: ")
+    *_, last = search.lines(replace(result, tried=()), 72 * GIB)
+    assert last == "none was compiled, since the compiler failed: raise --compiles, to try others"
+
+
+def test_where_no_estimate_comes_near_the_smallest_is_told(found, monkeypatch):
+    small = replace(TARGET, chip=replace(TARGET.chip, memory_bytes=GIB // 1024))
+    result = search.search(CONFIG, small, report.DEFAULTS, 2, pytest.fail)
+    least = min(c.memory_bytes for c in found) / GIB
+    *_, last = search.lines(result, GIB // 1024)
+    assert result.tried == ()
+    assert last.startswith(f"none was compiled: the smallest estimate is {least:.2f} GiB, against ")
+    assert "--compiles" not in last and "take a larger target" in last

@@ -1,5 +1,6 @@
 """The table of plans: which rows it has, when one is kept, and that its pages tell the same."""
 
+import errno
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -75,13 +76,19 @@ def test_rows_are_written_in_order_and_those_of_no_case_go(tmp_path):
     assert table.read(tmp_path / "none.json") == {}
 
 
-def test_only_what_is_not_current_is_made_and_the_pages_follow(tmp_path, monkeypatch):
-    """From the command on, but for the compilers: a process's row comes from `made`."""
+@pytest.fixture
+def tree(tmp_path, monkeypatch) -> Path:
+    """A repository with one config."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs").mkdir()
     (tmp_path / "configs").mkdir()
     source = (ROOT / "configs/lm_1b.py").read_text(encoding="utf-8")
     (tmp_path / "configs/lm_1b.py").write_text(source, encoding="utf-8")
+    return tmp_path
+
+
+def test_only_what_is_not_current_is_made_and_the_pages_follow(tree, monkeypatch):
+    """From the command on, but for the compilers: a process's row comes from `made`."""
     asked = []
 
     def apart(case, again):
@@ -95,9 +102,49 @@ def test_only_what_is_not_current_is_made_and_the_pages_follow(tmp_path, monkeyp
     assert table.main(["--only=lm_1b", "--again"]) == 1  # v6e failed; the others are written
     assert len(asked) == 9 and asked[1] == ("lm_1b:v5p:2x2x2", True)
     assert len(table.read(table.ROWS)) == 7
-    header = (tmp_path / "configs/lm_1b.py").read_text(encoding="utf-8")
+    header = (tree / "configs/lm_1b.py").read_text(encoding="utf-8")
     assert "\n  h100:1x8    25B tokens: at least 2.0 days, $2,364, spot $946\n" in header
     assert "## lm_1b" in table.PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--only=nonsense"], "--only=nonsense: no such rows; known are lm_1b, lm_1b:v5p:2x2x2, "),
+        (["--row=nonsense", "--out=x"], "--row=nonsense: no such row; known are lm_1b:v5p:2x2x2, "),
+        (["--row=lm_1b:h100:1x8"], "--row and --out go together"),
+        (["--out=x"], "--row and --out go together"),
+        (["--processes=0"], "--processes=0: must be at least 1"),
+    ],
+)
+def test_mistakes_are_told_and_nothing_is_written(tree, capsys, arguments, message):
+    before = {path: path.read_bytes() for path in tree.rglob("*") if path.is_file()}
+    with pytest.raises(SystemExit, match="2"):
+        table.main(arguments)
+    assert f"error: {message}" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in tree.rglob("*") if path.is_file()} == before
+
+
+def test_another_directory_is_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="2"):
+        table.main([])
+    assert "run it at the repository's root" in capsys.readouterr().err
+
+
+def test_a_full_disk_leaves_the_rows_that_there_were(tmp_path, monkeypatch):
+    path = tmp_path / "plans.json"
+    table.write({"lm_1b:a": row("lm_1b", "a")}, ["lm_1b:a"], path)
+    before, write_text = path.read_bytes(), Path.write_text
+
+    def half(self, text, **options):
+        write_text(self, text[: len(text) // 2], **options)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", half)
+    with pytest.raises(OSError, match="No space left"):
+        table.write({"lm_1b:b": row("lm_1b", "b")}, ["lm_1b:b"], path)
+    assert path.read_bytes() == before
 
 
 def test_a_header_is_written_in_place_of_the_last_one():

@@ -29,6 +29,23 @@ def environment(monkeypatch):
         ("v6e:1x1", 1, 1, "v6e:1x1"),
         ("h100:32x8", 1, 256, "h100:32x8"),
         ("a100:1x2", 1, 2, "a100:1x2"),
+        ("h100:4096x8", 1, 32_768, "h100:4096x8"),
+        ("v5p:8x12x16", 1, 1536, "v5p:8x12x16"),
+        *(
+            (f"v6e:{shape}", 1, size, f"v6e:{shape}")
+            for shape, size in (
+                ("2x2", 4),
+                ("2x4", 8),
+                ("4x4", 16),
+                ("8x8", 64),
+                ("8x16", 128),
+                ("16x16", 256),
+            )
+        ),
+        *(
+            (f"v4:{shape}", 1, size, f"v4:{shape}")
+            for shape, size in (("1x1x1", 1), ("2x2x1", 4), ("2x2x4", 16), ("2x4x4", 32))
+        ),
     ],
 )
 def test_a_name(text, slices, size, name):
@@ -46,8 +63,16 @@ def test_a_name(text, slices, size, name):
         ("v5p:8x8", 1, "a slice of v5p has 3 dimensions; write it as v5p:4x4x4"),
         ("v5e:2x2x2", 1, "a slice of v5e has 2 dimensions"),
         ("v5e:32x32", 1, "1024 chips, but the largest slice of v5e has 256"),
-        ("v6e:4x32", 1, "the largest slice of v6e"),
-        ("v5p:3x4x4", 1, "its first two dimensions are even"),
+        ("v6e:4x32", 1, "there is no such slice of v6e; use one of 1x1, 2x2, 2x4, 4x4, 4x8, 8x8"),
+        ("v5e:4x6", 1, "there is no such slice of v5e; use one of 1x1, 2x2, .* 8x16, 16x16$"),
+        ("v5e:16x2", 1, "there is no such slice of v5e"),
+        ("v5p:3x4x4", 1, "there is no such slice of v5p; use one of 1x1x1, 2x2x1, .* A <= B <= C$"),
+        ("v5p:2x2x3", 1, "there is no such slice of v5p"),
+        ("v4:6x6x6", 1, "there is no such slice of v4"),
+        ("7x:8x4x4", 1, "there is no such slice of 7x"),
+        ("v5p:8x8x128", 1, "8192 chips, but the largest slice of v5p has 6144"),
+        ("v5p:16x16x24", 6, "36,864 devices, but at most 32,768 are planned for"),
+        ("h100:4097x8", 1, "32,776 devices, but at most 32,768 are planned for; use fewer nodes"),
         ("v5p:2x2x2", 0, "in 0 slices: at least 1"),
         ("h100:8", 1, "write nodes x GPUs a node, as h100:4x8"),
         ("h100:1x6", 1, "6 GPUs a node, but a node of h100 has 8"),
