@@ -8,7 +8,7 @@ so that a token takes two bytes. `jaxlm train` runs on each host; its help says 
 
 Tokens, and days and cost as planned (docs/plans.md):
   v5p:4x4x4   265B tokens: at least 9.0 days, $57,947, spot $11,534
-  v5e:8x8     265B tokens: at least 25.9 days, $47,699, spot $9,739
+  v5e:8x8     265B tokens: at least 25.4 days, $46,853, spot $9,566
   a100:8x8    265B tokens: at least 13.1 days, $54,352, spot $24,277
   h100:8x8    265B tokens: at least 4.1 days, $39,087, spot $15,648
   h200:8x8    265B tokens: at least 4.1 days, $40,040, spot $16,613

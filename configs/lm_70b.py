@@ -8,7 +8,7 @@ Batch: 4M tokens, by accumulation. Corpus: a vocabulary of at most 128,000.
 
 Tokens, and days and cost as planned (docs/plans.md):
   v5p:4x8x8   1,411B tokens: at least 61.7 days, $1,592,964, spot $317,076
-  v5e:16x16   1,411B tokens: at least 177.9 days, $1,311,976, spot $267,862
+  v5e:16x16   1,411B tokens: at least 176.0 days, $1,297,557, spot $264,918
   a100:32x8   1,411B tokens: at least 110.7 days, $1,835,722, spot $819,956
   h100:32x8   1,411B tokens: at least 34.9 days, $1,320,169, spot $528,496
   h200:32x8   1,411B tokens: at least 28.5 days, $1,104,175, spot $458,132

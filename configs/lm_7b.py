@@ -8,7 +8,7 @@ so that a token takes two bytes. `jaxlm train` runs on each host; its help says 
 
 Tokens, and days and cost as planned (docs/plans.md):
   v5p:2x4x4   150B tokens: at least 5.8 days, $18,693, spot $3,721
-  v5e:4x8     150B tokens: at least 16.7 days, $15,345, spot $3,133
+  v5e:4x8     150B tokens: at least 16.3 days, $15,038, spot $3,070
   a100:4x8    150B tokens: at least 8.4 days, $17,515, spot $7,823
   h100:4x8    150B tokens: at least 2.7 days, $12,596, spot $5,042
   h200:4x8    150B tokens: at least 2.7 days, $12,903, spot $5,353

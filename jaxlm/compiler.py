@@ -21,8 +21,8 @@ class Option(NamedTuple):
 _NO_RINGS = {
     "xla_jf_spmd_threshold_for_windowed_einsum_mib": Option(
         1_000_000,
-        "Above 256 MiB the compiler turns a product with a weight split over `tensor` into a ring "
-        "of permutes; in the program of lm_70b on v5e:16x16 those send 1.67 times the bytes of "
+        "The compiler turns large products with weights split over `tensor` into rings of "
+        "permutes; in the program of lm_70b on v5e:16x16 those send 1.67 times the bytes of "
         "its reduce-scatters, on v6e:16x16 1.58 times.",
     ),
 }
