@@ -25,7 +25,8 @@ Any field of the configuration can be set on the command line, for example
   --config.train.end="2000 steps" --config.optim.lr=1e-3 --config.mesh.fsdp=8
 `jaxlm config` prints every field with its meaning.
 
-exit codes: 0 done, 75 start me again, 2 wrong usage, config or data, 78 wrong environment
+exit codes: 0 done, 75 start me again, 2 wrong usage, config or data (of a plan also: it does not
+fit), 78 wrong environment
 """
 
 
@@ -117,7 +118,10 @@ def _add_plan(command: argparse.ArgumentParser) -> None:
         "--config", type=Path, required=True, metavar="FILE", help=".py, .py:TARGET or .json"
     )
     command.add_argument(
-        "--target", required=True, metavar="CHIP:SHAPE", help="v5p:8x8x8, or h100:32x8 (nodes x 8)"
+        "--target",
+        required=True,
+        metavar="CHIP:SHAPE",
+        help="chips along each axis, v5p:2x4x4; nodes x GPUs a node, h100:4x8",
     )
     command.add_argument("--slices", type=int, default=1, metavar="N", help="of a TPU target")
     command.add_argument("--json", action="store_true", help="all figures, as JSON")
@@ -125,7 +129,7 @@ def _add_plan(command: argparse.ArgumentParser) -> None:
         "--search", action="store_true", help="the best mesh, rows at once and remat policy"
     )
     command.add_argument(
-        "--compiles", type=int, default=6, metavar="N", help="of a search, at most (default: 6)"
+        "--compiles", type=int, metavar="N", help="of a search, at most (default: 6)"
     )
     command.add_argument(
         "--ablate", action="store_true", help="what each technique saves and costs here"
@@ -170,8 +174,9 @@ def _add_trace(command: argparse.ArgumentParser) -> None:
 
 
 def _train(args: argparse.Namespace) -> int:
-    from jaxlm import config
+    from jaxlm import config, schema
 
+    schema.one_target(args.config)
     cfg = config.load(args.config, args.overrides)
     from jaxlm import cluster
 

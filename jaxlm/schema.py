@@ -179,6 +179,15 @@ def targets(path: str | Path) -> tuple[str, ...]:
     return _run(_existing(file), lambda path: tuple(_targets(_load_module(path))))
 
 
+def one_target(path: str | Path) -> None:
+    """`ConfigError` for a file with configs for several targets, of which none is chosen."""
+    known = targets(path)
+    if split_target(path)[1] is None and len(known) > 1:
+        raise ConfigError(
+            f"{path} has a layout for each of {', '.join(known)}; say which, as {path}:{known[0]}"
+        )
+
+
 def _existing(path: Path) -> Path:
     if not path.is_file():
         raise ConfigError(f"--config={path}: no such file")

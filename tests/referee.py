@@ -13,11 +13,10 @@ from pathlib import Path
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     # 0: no JAX
-    ("jaxlm", "jaxlm.data", "jaxlm.errors"),
+    ("jaxlm", "jaxlm.data", "jaxlm.errors", "jaxlm.hardware"),
     (
         "jaxlm.schema",
         "jaxlm.clock",
-        "jaxlm.hardware",
         "jaxlm.platforms",
         "jaxlm.workdir",
         "jaxlm.data.manifest",
@@ -88,7 +87,13 @@ HEAVY = JAX | {
     "tensorboardX",
     "tokenizers",
 }
-STANDARD_LIBRARY_ONLY = ("launch.*", "jaxlm.data.manifest", "jaxlm.errors", "jaxlm.platforms")
+STANDARD_LIBRARY_ONLY = (
+    "launch.*",
+    "jaxlm.data.manifest",
+    "jaxlm.errors",
+    "jaxlm.hardware",
+    "jaxlm.platforms",
+)
 
 FILE_LINES = 500
 FUNCTION_LINES = 60

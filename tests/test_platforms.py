@@ -31,6 +31,8 @@ def dev(tmp_path):
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
     monkeypatch.delenv("JAX_PLATFORMS")
+    monkeypatch.setenv("XLA_CLIENT_MEM_FRACTION", "")  # so that it is put back
+    monkeypatch.delenv("XLA_CLIENT_MEM_FRACTION")
 
 
 @pytest.mark.parametrize("name", ["accel0", "vfio/0", "nvidia0", "nvidiactl", "dxg", "kfd"])
@@ -49,6 +51,14 @@ def test_a_choice_stands(dev, monkeypatch):
     monkeypatch.setenv("JAX_PLATFORMS", "tpu,cpu")
     platforms.choose(dev)
     assert os.environ["JAX_PLATFORMS"] == "tpu,cpu"
+
+
+def test_a_run_takes_the_share_of_a_gpu_that_plans_count_on(dev, monkeypatch):
+    platforms.choose(dev)
+    assert os.environ["XLA_CLIENT_MEM_FRACTION"] == "0.92"
+    monkeypatch.setenv("XLA_CLIENT_MEM_FRACTION", "0.5")
+    platforms.choose(dev)
+    assert os.environ["XLA_CLIENT_MEM_FRACTION"] == "0.5"
 
 
 def test_no_dev_no_choice(tmp_path):

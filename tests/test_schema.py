@@ -224,6 +224,18 @@ def test_a_file_has_a_config_for_each_of_its_targets(tmp_path):
     assert schema.targets(write(tmp_path, "pass")) == ()
 
 
+def test_a_run_says_for_which_target_it_is(tmp_path):
+    """The layout of another target may run as well, and badly."""
+    path = tmp_path / "x.py"
+    path.write_text(TARGETED)
+    with pytest.raises(
+        ConfigError, match=r"a layout for each of sea, land:2x2; say which, as .*:sea"
+    ):
+        schema.one_target(path)
+    schema.one_target(f"{path}:land:2x2")
+    schema.one_target(write(tmp_path, "pass"))
+
+
 def test_targets_that_are_none_are_a_mistake_in_the_file(tmp_path):
     path = tmp_path / "x.py"
     path.write_text("TARGETS = 7")

@@ -24,8 +24,12 @@ class Wishes(NamedTuple):
     as_json: bool = False
     search: bool = False
     ablate: bool = False
-    compiles: int = 6
+    compiles: int | None = None
     """Programs that a search compiles, at most."""
+
+
+COMPILES = 6
+"""Of a search, if nothing is said."""
 
 
 def plan(
@@ -37,8 +41,10 @@ def plan(
     wishes: Wishes,
 ) -> int:
     """Plans, and prints: 0 if it fits, 2 if not. With a search: 0 if a layout was found."""
-    if wishes.compiles < 1:
+    if wishes.compiles is not None and wishes.compiles < 1:
         raise ConfigError(f"--compiles={wishes.compiles}: must be at least 1")
+    if wishes.compiles is not None and not wishes.search:
+        raise ConfigError(f"--compiles={wishes.compiles}: is about a search; give --search too")
     if wishes.search and wishes.ablate:
         raise ConfigError("--search --ablate: one at a time; ablate the layout that a search finds")
     on = target.parse(target_name, slices)
@@ -49,14 +55,15 @@ def plan(
         say(note)
     options = options._replace(name=str(path))
     if wishes.search:
-        found = search.search(cfg, on, options, wishes.compiles, say)
+        found = search.search(cfg, on, options, wishes.compiles or COMPILES, say)
         if wishes.as_json:
             print(json.dumps({"search": searched(found)}, indent=1))
         else:
             show(search.lines(found, on.chip.memory_bytes))
         return 0 if found.best else DOES_NOT_FIT
     started = time.perf_counter()
-    say(f"compiling {path} for {on}; a TPU's compiler may take minutes")
+    patience = "; a TPU's compiler may take minutes" if on.chip.platform == "tpu" else ""
+    say(f"compiling {path} for {on}{patience}")
     planned = report.plan(cfg, on, options)
     say(f"planned in {time.perf_counter() - started:.0f} s")
     ablations = ablate.ablate(cfg, on, options, say, planned) if wishes.ablate else iter(())
@@ -76,7 +83,8 @@ def plan(
 def load(path: Path, overrides: Sequence[str], target_name: str) -> tuple[Config, str]:
     """The config for a target, and a note if the file has none of its own for it.
 
-    A file with named targets gives its layout for this one; an override may still change it.
+    A file with named targets gives its layout for this one, or else for another of the same chip,
+    or its first; an override may still change it.
     """
     file, chosen = schema.split_target(path)
     known = schema.targets(path)
@@ -84,9 +92,11 @@ def load(path: Path, overrides: Sequence[str], target_name: str) -> tuple[Config
         return config.load(path, tuple(overrides)), ""
     if target_name in known:
         return config.load(f"{file}:{target_name}", tuple(overrides)), ""
-    return config.load(path, tuple(overrides)), (
+    chip = target_name.partition(":")[0]
+    nearest = next((name for name in known if name.partition(":")[0] == chip), known[0])
+    return config.load(f"{file}:{nearest}", tuple(overrides)), (
         f"{file} has no layout for {target_name}, only for {', '.join(known)}: planned with that "
-        f"of {known[0]}; --search finds a better one"
+        f"of {nearest}; set --config.mesh.data, fsdp and tensor, or let --search find a better one"
     )
 
 

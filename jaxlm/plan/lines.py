@@ -112,8 +112,9 @@ def _roofline(roofline: Roofline, run: Run) -> Iterator[str]:
 
 
 def _run(plan: Plan, run: Run, today: date) -> Iterator[str]:
+    condition = "" if plan.fits else ", if it fitted"
     yield (
-        f"\nrun: {run.params / 1e9:.2f}e9 parameters, {run.tokens / 1e9:,.2f}e9 tokens, "
+        f"\nrun{condition}: {run.params / 1e9:.2f}e9 parameters, {run.tokens / 1e9:,.2f}e9 tokens, "
         f"{run.steps:,} steps"
     )
     yield f"  {'':<22}{'perfect overlap':>18}{'no overlap':>18}"
@@ -135,7 +136,7 @@ def _preemption(plan: Plan) -> Iterator[str]:
     yield f"\nspot machines, {p.per_day:g} preemptions of the job a day"
     yield (
         f"  a checkpoint of {p.checkpoint_bytes / GIB:,.1f} GiB: {p.stall_s:.1f} s of pause, "
-        f"{p.commit_s:.0f} s at {p.write_bandwidth / 1e9:g} GB/s until it counts; "
+        f"{p.commit_s:.0f} s at {p.write_bandwidth / 1e9:g} GB/s, of all hosts, until it counts; "
         f"{p.restart_s / 60:g} minutes to come back"
     )
     lost = p.lost * 60
@@ -149,8 +150,17 @@ def _preemption(plan: Plan) -> Iterator[str]:
         f"  saving every {p.best_interval_s / 60:,.1f} minutes would lose least: "
         f"{p.best_lost * 60:.1f} minutes an hour"
     )
-    if plan.run is not None:
-        yield f"  the run takes {plan.run.days / (1 - min(p.lost, 0.99)):,.2f} days with them"
+    if plan.run is None:
+        return
+    if p.lost == 1:
+        yield "  the run gets nowhere: preemptions undo all that it does between checkpoints"
+        return
+    days = plan.run.days / (1 - p.lost)
+    if plan.price is not None and plan.price.spot is not None:
+        money = f" and ${days * 24 * plan.chips * plan.price.spot:,.0f}, spot,"
+    else:
+        money = ""
+    yield f"  the run takes at least {days:,.2f} days{money} with them"
 
 
 def _ratio(bytes_: float, least: float) -> str:

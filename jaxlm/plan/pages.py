@@ -22,10 +22,10 @@ step of `jaxlm train`, compiled with its options, for devices that were not ther
 `plans.json`. `jaxlm plan --config=configs/NAME.py --target=TARGET` gives a row in full, and
 [planning.md](planning.md) says what each figure means.
 
-Times are bounds, not measurements: the first is of a step in which all overlaps and every part
-runs at its published rate, the second of one in which nothing overlaps. MFU is an upper bound;
-beside it, in parentheses, with attention counted over all pairs of tokens, as others publish it,
-instead of the causal half. Costs are of the first time, on demand and spot, in the prices of
+Times and costs are arithmetic, not measurements: the first is of a step in which all overlaps and
+every part runs at its published rate, the second of one in which nothing overlaps. MFU is an upper
+bound; beside it, in parentheses, with attention counted over all pairs of tokens, as others publish
+it, instead of the causal half. Costs are on demand and spot, in the prices of
 `jaxlm/plan/prices.toml`. Bytes are those that a device sends in a step.
 """
 
@@ -62,8 +62,8 @@ def _header_line(plan: dict[str, Any]) -> str:
         return f"  {plan['target']:<11} does not fit\n"
     demand, spot = (_dollars(plan, kind) for kind in ("on_demand", "spot"))
     return (
-        f"  {plan['target']:<11} {run['tokens'] / 1e9:,.0f}B tokens: at least {run['days']:.1f} "
-        f"days, {demand}, spot {spot}\n"
+        f"  {plan['target']:<11} {run['tokens'] / 1e9:,.0f}B tokens: {run['days']:.1f} to "
+        f"{run['days_serial']:.1f} days, {demand}, spot {spot}\n"
     )
 
 
@@ -165,4 +165,7 @@ def _gib(size: float) -> str:
 
 def _dollars(plan: dict[str, Any], kind: str) -> str:
     price = (plan["price"] or {}).get(kind)
-    return "unknown" if price is None else f"${plan['run']['chip_hours'] * price:,.0f}"
+    if price is None:
+        return "unknown"
+    low, high = (plan["run"][key] * price for key in ("chip_hours", "chip_hours_serial"))
+    return f"${low:,.0f} to {high:,.0f}"

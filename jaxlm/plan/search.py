@@ -14,7 +14,8 @@ from jaxlm.plan.report import Options
 from jaxlm.plan.target import Target
 
 HOPELESS = 1.5
-"""A candidate whose estimate is so many times a device's memory is not compiled."""
+"""Times a device's memory: the first candidate may be estimated at so much, since estimates are not
+corrected yet; not if it is the only one."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,8 @@ def search(
     found = candidates.candidates(cfg, target)
     waiting, tried, failed = list(found), [], 0
     for number in range(1, compiles + 1):
-        chosen = choose(waiting, tried, target.chip.memory_bytes)
+        hope = HOPELESS if number == 1 and compiles > 1 else 1.0
+        chosen = choose(waiting, tried, target.chip.memory_bytes * hope)
         if chosen is None:
             break
         waiting.remove(chosen)
@@ -70,11 +72,10 @@ def search(
     return Search(len(found), min(c.memory_bytes for c in found), tuple(tried), failed)
 
 
-def choose(waiting: list[Candidate], tried: list[Tried], capacity: float) -> Candidate | None:
-    """The next candidate to compile: the fastest by estimate that may fit and may win."""
+def choose(waiting: list[Candidate], tried: list[Tried], limit: float) -> Candidate | None:
+    """The next candidate to compile: the fastest by estimate that may fit `limit` and may win."""
     factors = sorted(t.plan.fit.peak / t.candidate.memory_bytes for t in tried)
     factor = factors[len(factors) // 2] if factors else 1.0
-    limit = capacity * (1.0 if tried else HOPELESS)
     failed = [t.candidate for t in tried if not t.plan.fits]
     for candidate in waiting:
         fits = candidate.memory_bytes * factor <= limit

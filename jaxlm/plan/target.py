@@ -47,6 +47,9 @@ SHAPES: dict[int, tuple[str, ...]] = {
 """Shapes of slices by dimensions, from the same pages; in three also AxBxC, multiples of 4 in
 ascending order."""
 
+CORES_SOLD = {"v4": 2, "v5p": 2}
+"""Chips whose slices Google names by their cores: v5p-64 has 32 chips."""
+
 LARGEST = 32_768
 """Devices of a target, at most: 4,096 nodes of 8 GPUs. Many more take all of the memory here."""
 
@@ -101,9 +104,8 @@ class Target:
         compiler is not installed.
         """
         prepare()
-        with Log(
-            "describing the target"
-        ):  # the compilers say at length what devices they do not find here
+        # The compilers say at length what devices they do not find here.
+        with Log("describing the target"):
             try:
                 found = self._tpus() if self.chip.platform == "tpu" else self._gpus()
             except jax.errors.JaxRuntimeError as e:
@@ -154,9 +156,13 @@ class Target:
 def parse(text: str, slices: int = 1) -> Target:
     """The target of a name; `ConfigError` with the rule that it breaks."""
     name, _, shape_text = text.partition(":")
+    if sold := re.fullmatch(r"([a-z0-9]+)-(\d+)", name):
+        _refuse_sold(text, sold[1], int(sold[2]))
     if name not in CHIPS or name not in (*SLICES, *gpus.GPUS):
         known = [chip for chip in CHIPS if chip in SLICES or chip in gpus.GPUS]
-        raise ConfigError(f"target {text!r}: no chip {name!r}; known are {', '.join(known)}")
+        raise ConfigError(
+            f"target {text!r}: no chip {name!r}; known are {', '.join(known)} (a100: 80 GB)"
+        )
     if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", shape_text):
         raise ConfigError(f"target {text!r}: write a chip and a shape, as {EXAMPLES}")
     if slices < 1:
@@ -176,8 +182,8 @@ def _check_tpu(text: str, target: Target) -> None:
     chips = math.prod(shape)
     if len(shape) != known.dims:
         raise ConfigError(
-            f"target {text!r}: a slice of {target.chip.name} has {known.dims} dimensions; write "
-            f"it as {target.chip.name}:{'x'.join(['4'] * known.dims)}"
+            f"target {text!r}: a slice of {target.chip.name} has {known.dims} dimensions, in "
+            f"chips; write it as {target.chip.name}:{_shape(known, chips) or _shape(known, 64)}"
         )
     if chips > known.chips:
         raise ConfigError(
@@ -191,6 +197,33 @@ def _check_tpu(text: str, target: Target) -> None:
             f"target {text!r}: there is no such slice of {target.chip.name}; use one of "
             f"{', '.join(SHAPES[known.dims])}{whole}"
         )
+
+
+def _refuse_sold(text: str, name: str, number: int) -> None:
+    """Of a slice by the name that it is sold under, v5p-64: says which one it is."""
+    known = SLICES.get(name)
+    if known is None:
+        return
+    chips = number // CORES_SOLD.get(name, 1)
+    unit = f"{number} cores, {chips} chips" if name in CORES_SOLD else f"{chips} chips"
+    shape = _shape(known, chips)
+    remedy = f"{name}:{shape}" if shape else f"as {name}:{_shape(known, 64)}"
+    raise ConfigError(f"target {text!r}: {unit}; write the chips along each axis, {remedy}")
+
+
+def _shape(known: Slices, chips: int) -> str | None:
+    """The most compact slice of so many chips; None if there is none."""
+    for shape in SHAPES[known.dims]:
+        if math.prod(map(int, shape.split("x"))) == chips:
+            return shape
+    cubes = range(4, known.chips // 16 + 1, 4) if known.dims == 3 else ()
+    fitting = [
+        (a, b, chips // (a * b))
+        for a in cubes
+        for b in range(a, chips // a + 1, 4)
+        if chips % (a * b) == 0 and chips // (a * b) >= b and chips // (a * b) % 4 == 0
+    ]
+    return "x".join(map(str, max(fitting))) if fitting else None
 
 
 def _check_gpu(text: str, target: Target) -> None:
@@ -207,7 +240,8 @@ def _check_gpu(text: str, target: Target) -> None:
         )
     if nodes > 1 and each < most:
         raise ConfigError(
-            f"target {text!r}: {nodes} nodes of {each} GPUs leave GPUs idle; use all {most}"
+            f"target {text!r}: {nodes} nodes of {each} GPUs; several nodes are planned with all "
+            f"{most} of each"
         )
     if target.slices > 1:
         raise ConfigError(

@@ -69,6 +69,12 @@ def test_a_target_without_a_layout_is_told(named, planned, capsys):
     assert "named.py has no layout for h100:2x8, only for h100:1x8, v5e:4x4: planned with" in said
 
 
+def test_a_target_takes_the_layout_of_its_own_chip(named, planned, capsys):
+    assert main(["plan", f"--config={named}", "--target=v5e:2x4"]) == 0
+    assert planned[0][0].mesh.data == 4
+    assert "planned with that of v5e:4x4; set --config.mesh.data" in capsys.readouterr().err
+
+
 def test_a_layout_may_be_chosen_by_hand(named, planned, capsys):
     assert main(["plan", f"--config={named}:v5e:4x4", "--target=h100:2x8"]) == 0
     assert planned[0][0].mesh.data == 4
@@ -115,6 +121,7 @@ def test_ablations_follow_the_plan(plain, planned, capsys):
         (["--target=v9:2x2"], "target 'v9:2x2': no chip 'v9'; known are v4, v5e, v5p"),
         (["--target=v5p:2x2"], "a slice of v5p has 3 dimensions"),
         (["--target=h100:1x8", "--compiles=0"], "--compiles=0: must be at least 1"),
+        (["--target=h100:1x8", "--compiles=3"], "--compiles=3: is about a search; give --search"),
         (["--target=h100:1x8", "--price=-1"], "--price=-1: dollars per chip and hour"),
         (["--target=h100:1x8", "--preemptions-per-day=0"], "--preemptions-per-day=0: must be"),
         (["--target=h100:1x8", "--write-gbs=0"], "--write-gbs=0: must be above 0"),

@@ -79,7 +79,23 @@ def test_spot_machines():
     lost = 60 * (10 / 3610 + (1800 + 100 + 600) / 21600)
     cost = lost / 60 * 8 * 2.464
     assert f"saving every 60 minutes loses {lost:.1f} minutes an hour, ${cost:,.2f}" in said
-    assert f"the run takes {2.0 / (1 - lost / 60):,.2f} days with them" in said
+    days = 2.0 / (1 - lost / 60)
+    cost = days * 24 * 8 * 2.464
+    assert f"the run takes at least {days:,.2f} days and ${cost:,.0f}, spot, with them" in said
+
+
+def test_a_run_that_preemptions_undo_has_no_end():
+    """A hundred times a day, saved every half an hour."""
+    spot = Preemption(100, 840e9, 8e9, 10.0, 100.0, 600.0, 1800.0)
+    said = text(replace(PLAN, preemption=spot))
+    assert "the run gets nowhere: preemptions undo all that it does" in said
+    assert "days with them" not in said
+
+
+def test_what_does_not_fit_would_take_so_long_if_it_fitted():
+    assert "\nrun: " in text(PLAN)
+    over = replace(PLAN, fit=PLAN.fit._replace(peak=80 * GIB))
+    assert "\nrun, if it fitted: " in text(over)
 
 
 def test_the_host_is_judged_too():

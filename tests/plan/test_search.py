@@ -16,12 +16,23 @@ def found():
 
 
 def test_the_fastest_that_may_fit_is_next(found):
-    assert choose(found, [], capacity=72 * GIB) is found[0]
+    assert choose(found, [], 72 * GIB) is found[0]
     small = sorted(c.memory_bytes for c in found)[2]
-    chosen = choose(found, [], capacity=small / search.HOPELESS)
+    chosen = choose(found, [], small)
     assert chosen is not None and chosen.memory_bytes <= small
     assert chosen is next(c for c in found if c.memory_bytes <= small)
-    assert choose(found, [], capacity=1.0) is None
+    assert choose(found, [], 1.0) is None
+
+
+def test_a_first_estimate_above_the_memory_is_forgiven_if_another_follows(found, monkeypatch):
+    """The only one to be compiled must fit by its own estimate."""
+    least = min(c.memory_bytes for c in found)
+    chip = replace(TARGET.chip, memory_bytes=int(least / search.HOPELESS) + 1)
+    monkeypatch.setattr(report, "plan", lambda cfg, target, options: plan(peak_gib=0.5))
+    for compiles, tried in ((1, 0), (2, 1)):
+        small = replace(TARGET, chip=chip)
+        result = search.search(CONFIG, small, report.DEFAULTS, compiles, lambda line: None)
+        assert len(result.tried) >= tried and bool(result.tried) == bool(tried)
 
 
 def test_what_was_compiled_corrects_the_estimates(found):
@@ -37,7 +48,7 @@ def test_what_needs_no_less_than_a_failure_is_passed_over(found):
     failed = next(c for c in found if c.cfg.train.rows_per_device == 1)
     tried = [Tried(failed, plan(peak_gib=100.0))]
     waiting = [c for c in found if failed.needs_less(c) and c is not failed]
-    assert waiting and choose(waiting, tried, capacity=1000 * GIB) is None
+    assert waiting and choose(waiting, tried, 1000 * GIB) is None
 
 
 def test_the_best_is_the_fastest_that_fits(found):

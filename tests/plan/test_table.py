@@ -103,7 +103,10 @@ def test_only_what_is_not_current_is_made_and_the_pages_follow(tree, monkeypatch
     assert len(asked) == 9 and asked[1] == ("lm_1b:v5p:2x2x2", True)
     assert len(table.read(table.ROWS)) == 7
     header = (tree / "configs/lm_1b.py").read_text(encoding="utf-8")
-    assert "\n  h100:1x8    25B tokens: at least 2.0 days, $2,364, spot $946\n" in header
+    assert (
+        "\n  h100:1x8    25B tokens: 2.0 to 3.2 days, $2,364 to 3,782, spot $946 to 1,514\n"
+        in header
+    )
     assert "## lm_1b" in table.PAGE.read_text(encoding="utf-8")
 
 
@@ -151,7 +154,7 @@ def test_a_header_is_written_in_place_of_the_last_one():
     source = f'"""A model.\n\n{pages.MARK}{pages.UNPLANNED}"""\n\nX = """more"""\n'
     first = pages.with_header(source, [row("x", "h100:1x8")])
     second = pages.with_header(first, [row("x", "v5p:2x2x2", days=3.0)])
-    assert "h100" in first and "h100" not in second and "at least 3.0 days" in second
+    assert "h100" in first and "h100" not in second and ": 3.0 to " in second
     assert first.endswith('"""\n\nX = """more"""\n')
     assert pages.with_header(second, []) == source
     assert pages.with_header('"""No mark."""\n', [row("x", "h100:1x8")]) == '"""No mark."""\n'
@@ -163,7 +166,7 @@ def test_a_page_has_all_figures_of_a_row():
         "| h100:1x8 | 8 | 1 x 8 x 1 | 2 | 2 | full | pallas | 0123456789ab |",
         "| h100:1x8 | 1.00 | 2.00 | 0.00 | 5.00 | 8.00 | 72.00 | 89% | 0 |",
         "| h100:1x8 | 1.24e+14 | 1.240 | 1.200 | compute | 0.12 to 0.20 | 80% (88%) | 524,288 |"
-        " 2.0 to 3.2 | $2,364 | $946 | 2 s |",
+        " 2.0 to 3.2 | $2,364 to 3,782 | $946 to 1,514 | 2 s |",
         "| h100:1x8 | reduce-scatter | fsdp | 10 | 0.29 | 0.20 | 25% |",
         "- h100:1x8: all is made up",
     ):
