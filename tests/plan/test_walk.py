@@ -77,7 +77,7 @@ def test_activations_are_gathered_and_scattered_along_the_sequence(compiled):
     rows = T * D * BF16 // 2
     layers = MICROBATCHES * LAYERS
     assert wire["all-gather", ("tensor",)] == rows * (layers * 6 + MICROBATCHES)
-    assert wire["reduce-scatter", ("tensor",)] == rows * (layers * 5 + MICROBATCHES * 2)
+    assert wire["reduce-scatter", ("tensor",)] == rows * (layers * 5 + MICROBATCHES)
     table = rows // 2  # a shard of the width
     assert wire["all-to-all", ("fsdp",)] == table * MICROBATCHES * 2
     assert wire["all-to-all", ("tensor",)] == table * MICROBATCHES * 2
