@@ -24,8 +24,8 @@ def test_options_are_those_of_the_devices_chip(chip):
         device: Any = SimpleNamespace(device_kind=kind)
         settings = compiler.OPTIONS[chip]
         assert compiler.options(device) == {name: o.value for name, o in settings.items()}
-    prefix = "xla_tpu_" if CHIPS[chip].platform == "tpu" else "xla_gpu_"
-    assert all(name.startswith(prefix) for name in compiler.OPTIONS[chip])
+    prefixes = ("xla_tpu_", "xla_jf_") if CHIPS[chip].platform == "tpu" else ("xla_gpu_",)
+    assert all(name.startswith(prefixes) for name in compiler.OPTIONS[chip])
 
 
 def test_a_cpu_has_none():

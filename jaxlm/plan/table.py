@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -113,13 +113,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     rows, order = read(), [case.name for case in every]
     failed = []
     with ThreadPoolExecutor(args.processes) as pool:
-        for case, row in zip(
-            chosen, pool.map(lambda c: _apart(c, args.again), chosen), strict=True
-        ):
+        waiting = {pool.submit(_apart, case, args.again): case.name for case in chosen}
+        for done in as_completed(waiting):  # not in turn: what is made is kept
+            name, row = waiting[done], done.result()
             if row is None:
-                failed.append(case.name)
+                failed.append(name)
             else:
-                rows[case.name] = row
+                rows[name] = row
                 write(rows, order)
     write(rows, order)
     by_config = {c.path: [rows[d.name] for d in every if d.path == c.path and d.name in rows]

@@ -17,6 +17,8 @@ from jaxlm.data import manifest
 from jaxlm.schema import to_dict
 from tests.data_tools import small
 
+pytestmark = pytest.mark.system
+
 FILES = 12
 
 
@@ -101,7 +103,6 @@ def test_killed_in_the_middle_of_a_stage(tmp_path, whole, stage):
     same(tmp_path, whole)
 
 
-@pytest.mark.system
 def test_killed_again_and_again(tmp_path, whole):
     prepare(tmp_path)
     for n in range(12):
