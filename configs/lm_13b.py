@@ -7,12 +7,12 @@ Batch: 4M tokens, by accumulation. Corpus: a vocabulary of at most 65,536,
 so that a token takes two bytes. `jaxlm train` runs on each host; its help says how they meet.
 
 Tokens, and days and cost as planned (docs/plans.md):
-  v5p:4x4x4   265B tokens: 9.0 to 11.4 days, $57,947 to 73,557, spot $11,534 to 14,641
-  v5e:8x8     265B tokens: 25.4 to 35.5 days, $46,853 to 65,525, spot $9,566 to 13,378
-  a100:8x8    265B tokens: 13.1 to 19.2 days, $54,352 to 79,576, spot $24,277 to 35,544
-  h100:8x8    265B tokens: 4.1 to 7.9 days, $39,087 to 74,984, spot $15,648 to 30,018
-  h200:8x8    265B tokens: 4.1 to 6.2 days, $40,040 to 60,095, spot $16,613 to 24,934
-  b200:8x8    265B tokens: 1.8 to 2.8 days, $24,006 to 36,411, spot $11,903 to 18,053
+  v5p:4x4x4   265B: 9.0 to 11.4 days, $57,947 to 73,557, spot $11,534 to 14,641
+  v5e:8x8     265B: 25.4 to 35.5 days, $46,853 to 65,525, spot $9,566 to 13,378
+  a100:8x8    265B: 13.1 to 19.2 days, $54,352 to 79,576, spot $24,277 to 35,544
+  h100:8x8    265B: 4.1 to 7.9 days, $39,087 to 74,984, spot $15,648 to 30,018
+  h200:8x8    265B: 4.1 to 6.2 days, $40,040 to 60,095, spot $16,613 to 24,934
+  b200:8x8    265B: 1.8 to 2.8 days, $24,006 to 36,411, spot $11,903 to 18,053
 """
 
 from ml_collections import ConfigDict

@@ -7,12 +7,12 @@ Batch: 4M tokens, by accumulation. Corpus: a vocabulary of at most 128,000.
 `jaxlm train` runs on each host; its help says how they meet.
 
 Tokens, and days and cost as planned (docs/plans.md):
-  v5p:4x8x8   1,411B tokens: 61.7 to 81.8 days, $1,592,964 to 2,109,860, spot $317,076 to 419,963
-  v5e:16x16   1,411B tokens: 176.0 to 237.3 days, $1,297,557 to 1,749,209, spot $264,918 to 357,130
-  a100:32x8   1,411B tokens: 110.7 to 169.7 days, $1,835,722 to 2,815,509, spot $819,956 to 1,257,594
-  h100:32x8   1,411B tokens: 34.9 to 70.2 days, $1,320,169 to 2,656,524, spot $528,496 to 1,063,473
-  h200:32x8   1,411B tokens: 28.5 to 66.0 days, $1,104,175 to 2,556,671, spot $458,132 to 1,060,785
-  b200:32x8   1,411B tokens: 12.5 to 32.1 days, $662,011 to 1,693,980, spot $328,234 to 839,899
+  v5p:4x8x8   1,411B: 61.7 to 81.8 days, $1,592,964 to 2,109,860, spot $317,076 to 419,963
+  v5e:16x16   1,411B: 176.0 to 237.3 days, $1,297,557 to 1,749,209, spot $264,918 to 357,130
+  a100:32x8   1,411B: 110.7 to 169.7 days, $1,835,722 to 2,815,509, spot $819,956 to 1,257,594
+  h100:32x8   1,411B: 34.9 to 70.2 days, $1,320,169 to 2,656,524, spot $528,496 to 1,063,473
+  h200:32x8   1,411B: 28.5 to 66.0 days, $1,104,175 to 2,556,671, spot $458,132 to 1,060,785
+  b200:32x8   1,411B: 12.5 to 32.1 days, $662,011 to 1,693,980, spot $328,234 to 839,899
 """
 
 from ml_collections import ConfigDict

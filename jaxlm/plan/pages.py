@@ -62,7 +62,7 @@ def _header_line(plan: dict[str, Any]) -> str:
         return f"  {plan['target']:<11} does not fit\n"
     demand, spot = (_dollars(plan, kind) for kind in ("on_demand", "spot"))
     return (
-        f"  {plan['target']:<11} {run['tokens'] / 1e9:,.0f}B tokens: {run['days']:.1f} to "
+        f"  {plan['target']:<11} {run['tokens'] / 1e9:,.0f}B: {run['days']:.1f} to "
         f"{run['days_serial']:.1f} days, {demand}, spot {spot}\n"
     )
 
