@@ -103,10 +103,7 @@ def test_only_what_is_not_current_is_made_and_the_pages_follow(tree, monkeypatch
     assert len(asked) == 9 and ("lm_1b:v5p:2x2x2", True) in asked
     assert len(table.read(table.ROWS)) == 7
     header = (tree / "configs/lm_1b.py").read_text(encoding="utf-8")
-    assert (
-        "\n  h100:1x8    25B: 2.0 to 3.2 days, $2,364 to 3,782, spot $946 to 1,514\n"
-        in header
-    )
+    assert "\n  h100:1x8    25B: 2.0 to 3.2 days, $2,364 to 3,782, spot $946 to 1,514\n" in header
     assert "## lm_1b" in table.PAGE.read_text(encoding="utf-8")
 
 
