@@ -20,7 +20,7 @@ test: env ## the tests
 test-system: env ## the long tests: the demo, kills, real services
 	@$(PYTHON_IN_VENV) -m pytest -m system
 
-test-compilers: env ## programs of all kinds through the compilers of TPU and GPU: after a change to the step, half an hour
+test-compilers: env ## programs of all kinds through the compilers of TPU and GPU, long: after a change to the step
 	@$(PYTHON_IN_VENV) -m pytest -m compilers
 
 lint: env ## style and types

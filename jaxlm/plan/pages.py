@@ -30,8 +30,8 @@ it, instead of the causal half. Costs are on demand and spot, in the prices of
 """
 
 
-def page(by_config: Mapping[Path, Sequence[dict[str, Any]]]) -> str:
-    """`docs/plans.md` of the rows of each config."""
+def page(by_config: Mapping[Path, Sequence[dict[str, Any]]], missing: Sequence[str] = ()) -> str:
+    """`docs/plans.md` of the rows of each config; `missing`: names of those not made yet."""
     rows = [row for own in by_config.values() for row in own]
     if not rows:
         return f"# Plans\n\nNot made yet: `{COMMAND}`.\n"
@@ -39,6 +39,8 @@ def page(by_config: Mapping[Path, Sequence[dict[str, Any]]]) -> str:
     dates = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     versions = sorted({f"{k} {v}" for row in rows for k, v in row["plan"]["versions"].items()})
     text = INTRODUCTION.format(command=COMMAND, dates=dates, versions=", ".join(versions))
+    if missing:
+        text += f"\nNot made yet: {', '.join(missing)}.\n"
     for path, own in by_config.items():
         if own:
             plans = [row["plan"] for row in own]

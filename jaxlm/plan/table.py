@@ -124,7 +124,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     write(rows, order)
     by_config = {c.path: [rows[d.name] for d in every if d.path == c.path and d.name in rows]
                  for c in every}  # fmt: skip
-    workdir.write_text(PAGE, pages.page(by_config))
+    missing = [name for name in order if name not in rows]
+    workdir.write_text(PAGE, pages.page(by_config, missing))
     for path, own in by_config.items():
         workdir.write_text(path, pages.with_header(path.read_text(encoding="utf-8"), own))
     for name in failed:

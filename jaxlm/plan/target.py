@@ -213,6 +213,8 @@ def _refuse_sold(text: str, name: str, number: int) -> None:
 
 def _shape(known: Slices, chips: int) -> str | None:
     """The most compact slice of so many chips; None if there is none."""
+    if chips > known.chips:
+        return None
     for shape in SHAPES[known.dims]:
         if math.prod(map(int, shape.split("x"))) == chips:
             return shape

@@ -13,6 +13,8 @@ from tests.plan.made_up import row
 
 ROOT = Path(__file__).parents[2]
 CASES = table.cases(ROOT / "configs")
+UNPLANNED = ["lm_13b:v6e:8x8", "lm_13b:7x:2x4x4", "lm_70b:v6e:16x16", "lm_70b:7x:4x4x8"]
+"""Rows that `make plans` has still to make; no other may be missing."""
 
 
 def test_every_target_of_a_shipped_config_is_a_case():
@@ -37,7 +39,7 @@ def test_the_pages_and_headers_are_those_of_the_rows():
         path: [kept[c.name] for c in CASES if c.path == path and c.name in kept]
         for path in dict.fromkeys(case.path for case in CASES)
     }
-    assert (ROOT / table.PAGE).read_text(encoding="utf-8") == pages.page(own)
+    assert (ROOT / table.PAGE).read_text(encoding="utf-8") == pages.page(own, UNPLANNED)
     for path, found in own.items():
         source = path.read_text(encoding="utf-8")
         assert pages.MARK in source
@@ -46,7 +48,7 @@ def test_the_pages_and_headers_are_those_of_the_rows():
 
 def test_no_row_runs_out_of_memory():
     kept = table.read(ROOT / table.ROWS)
-    assert list(kept) == [case.name for case in CASES if case.name in kept] != []
+    assert list(kept) == [case.name for case in CASES if case.name not in UNPLANNED]
     assert [name for name, row in kept.items() if not row["plan"]["fit"]["fits"]] == []
 
 
@@ -175,4 +177,5 @@ def test_a_page_has_all_figures_of_a_row():
     ):
         assert line in text
     assert "all-reduce" not in text  # scalars
+    assert "Not made yet" not in text
     assert "on 2026-12-01, with jax 1.2.3" in text

@@ -64,6 +64,12 @@ def test_a_name(text, slices, size, name):
         ("v5e-32", 1, "32 chips; write the chips along each axis, v5e:4x8"),
         ("7x-512", 1, "512 chips; write the chips along each axis, 7x:8x8x8"),
         ("v5p-100", 1, "100 cores, 50 chips; write the chips along each axis, as v5p:4x4x4"),
+        (
+            "v5p-999999999998",
+            1,
+            "499999999999 chips; write the chips along each axis, as v5p:4x4x4",
+        ),
+        ("v5p:999999999999", 1, "3 dimensions, in chips; write it as v5p:4x4x4"),
         ("v5p:128", 1, "3 dimensions, in chips; write it as v5p:4x4x8"),
         ("v5p:8x8", 1, "a slice of v5p has 3 dimensions, in chips; write it as v5p:4x4x4"),
         ("v5e:2x2x2", 1, "a slice of v5e has 2 dimensions"),
