@@ -9,6 +9,8 @@ so that a token takes two bytes. `jaxlm train` runs on each host; its help says 
 Tokens, and days and cost as planned (docs/plans.md):
   v5p:4x4x4   265B: 9.0 to 11.4 days, $57,947 to 73,557, spot $11,534 to 14,641
   v5e:8x8     265B: 25.4 to 35.5 days, $46,853 to 65,525, spot $9,566 to 13,378
+  v6e:8x8     265B: 4.5 to 9.9 days, $18,626 to 40,977, spot $3,753 to 8,256
+  7x:2x4x4    265B: 8.9 to 13.9 days, unknown, spot unknown
   a100:8x8    265B: 13.1 to 19.2 days, $54,352 to 79,576, spot $24,277 to 35,544
   h100:8x8    265B: 4.1 to 7.9 days, $39,087 to 74,984, spot $15,648 to 30,018
   h200:8x8    265B: 4.1 to 6.2 days, $40,040 to 60,095, spot $16,613 to 24,934

@@ -9,6 +9,8 @@ Batch: 4M tokens, by accumulation. Corpus: a vocabulary of at most 128,000.
 Tokens, and days and cost as planned (docs/plans.md):
   v5p:4x8x8   1,411B: 61.7 to 81.8 days, $1,592,964 to 2,109,860, spot $317,076 to 419,963
   v5e:16x16   1,411B: 176.0 to 237.3 days, $1,297,557 to 1,749,209, spot $264,918 to 357,130
+  v6e:16x16   1,411B: 30.9 to 72.3 days, $512,024 to 1,198,757, spot $103,163 to 241,527
+  7x:4x4x8    1,411B: 82.1 to 128.1 days, unknown, spot unknown
   a100:32x8   1,411B: 110.7 to 169.7 days, $1,835,722 to 2,815,509, spot $819,956 to 1,257,594
   h100:32x8   1,411B: 34.9 to 70.2 days, $1,320,169 to 2,656,524, spot $528,496 to 1,063,473
   h200:32x8   1,411B: 28.5 to 66.0 days, $1,104,175 to 2,556,671, spot $458,132 to 1,060,785

@@ -3,11 +3,10 @@
 import pytest
 
 from jaxlm.plan import table
-from tests.plan.test_table import UNPLANNED
 
 pytestmark = pytest.mark.system
 
-CASES = [case for case in table.cases() if case.name not in UNPLANNED]
+CASES = table.cases()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
