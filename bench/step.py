@@ -18,7 +18,7 @@ import numpy as np
 from jax import numpy as jnp
 
 from bench import plain
-from jaxlm import run, train
+from jaxlm import resume, run, saving, train
 from jaxlm.config import Config, DataConfig, ModelConfig, OptimConfig, TrainConfig
 from jaxlm.data.loader import Batch, Loader
 from jaxlm.mesh import rows_sharding
@@ -160,7 +160,8 @@ class Trainer:
 
     def begin(self) -> None:
         """Takes the initial state."""
-        self.state, self.steps, self.position = run.begin(self.run, lambda line: None)
+        found = resume.begin(self.run, run.Options(), lambda line: None)
+        self.state, self.steps, self.position = found.state, found.step, found.position
 
     def loader(self) -> Loader:
         """Batches from the state's position to the end of the run."""
@@ -169,7 +170,7 @@ class Trainer:
 
     def step(self, batch: Batch) -> Metrics:
         """One update, controls included; dispatched, not awaited."""
-        controls = self._host.controls(batch, save=False, stop=False)
+        controls = self._host.controls(batch, saving.NOTHING, stop=False)
         self.state, metrics = self._step(self.state, batch.rows_BT, controls)
         self.steps, self.position = self.steps + 1, batch.next_position
         return metrics
@@ -190,9 +191,11 @@ class Trainer:
     def time_save(self) -> tuple[float, float]:
         """Seconds until a save returns, and until it is committed."""
         start = time.perf_counter()
-        self.run.checkpoints.save(self.state, self.steps, run.notes(self.run))
+        self.run.checkpoints.save(self.state, self.steps, run.notes(self.run, self.position, {}))
         stall = time.perf_counter() - start
-        self.run.checkpoints.wait()
+        problem = self.run.checkpoints.wait()
+        if problem is not None:
+            raise problem
         return stall, time.perf_counter() - start
 
 

@@ -1,4 +1,4 @@
-"""Full checkpoints: written by Orbax in the background, with our own checksums inside.
+"""Checkpoints, full ones and snapshots: written by Orbax in the background, with our own checksums.
 
 The order of a resume, the same on every process:
 
@@ -7,63 +7,79 @@ The order of a resume, the same on every process:
 3. Every file is read and compared with its checksum, each process its share; all agree.
 4. Its notes (config, data fingerprint) are compared with this run's; a forbidden change stops it.
 5. All restore that one step. What cannot be restored stops the run: it never starts anew beside a
-   checkpoint, and never falls back to an older one unasked.
+   checkpoint, and goes back to an older one only where `--fallback` asks for it.
 
-Orbax keeps no checksum of array data: a flipped bit would be restored as a wrong number.
+A save that fails is an outcome, not an exception: the run goes on, and `saving.Saver` tries again.
 """
 
 import contextlib
-import json
+import shutil
 import time
-import zlib
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers as policies
 from orbax.checkpoint.options import AsyncOptions, AtomicityMode, AtomicityOptions
 
-from jaxlm import cluster
-from jaxlm.config import CheckpointConfig
-from jaxlm.errors import EnvironmentProblem, UserError
+from jaxlm import cluster, integrity
+from jaxlm.errors import EnvironmentProblem
+from jaxlm.integrity import CheckpointError
 from jaxlm.models.transformer import Params
 from jaxlm.state import TrainState
 
 MARKER = "commit_success.txt"
-CHECKSUMS = "checksums.json"
+FOR_EVER = "for_ever.txt"
+"""A checkpoint with this file is never deleted."""
 NOTES = "notes"
 STATE = "state"
-REWRITTEN = "_CHECKPOINT_METADATA"
-"""Orbax updates this file after our checksums are written."""
 
 
-class CheckpointError(UserError):
-    """A checkpoint that exists but cannot be used: names the file and the way out."""
+class Keep(NamedTuple):
+    """Which checkpoints are kept, besides those marked for ever."""
+
+    newest: int
+    every: int | None = None
+    """Those of steps that are multiples of it."""
+
+
+class Cost(NamedTuple):
+    """Of a save, in seconds."""
+
+    stall_s: float
+    """That its start took."""
+    commit_s: float
+    """From there until it was whole."""
 
 
 class Checkpoints:
-    """The full checkpoints of a run, under `workdir/checkpoints/full/<step>`."""
+    """Checkpoints of one kind, each in `directory/<step>`."""
 
-    def __init__(self, workdir: Path, cfg: CheckpointConfig, read_only: bool = False):
-        self._directory = full(workdir)
-        self._saving: Path | None = None
-        self._checksum_error: Exception | None = None
-        keep: list[policies.PreservationPolicy] = [policies.LatestN(cfg.keep)]
-        if cfg.keep_every is not None:
-            keep.append(policies.EveryNSteps(cfg.keep_every))
+    def __init__(self, directory: Path, keep: Keep, read_only: bool = False):
+        self._directory = directory
+        self._saving: _Save | None = None
+        self.cost: Cost | None = None
+        """Of the last save that ended well."""
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="jaxlm-save")
+        kept: list[policies.PreservationPolicy] = [policies.LatestN(keep.newest), _ForEver(self)]
+        if keep.every is not None:
+            kept.append(policies.EveryNSteps(keep.every))
         if read_only and not self._directory.is_dir():
             raise CheckpointError(f"{self._directory}: no checkpoints there; has a run started?")
         self._manager = ocp.CheckpointManager(
             self._directory,
             options=ocp.CheckpointManagerOptions(
-                preservation_policy=policies.AnyPreservationPolicy(keep),
+                preservation_policy=policies.AnyPreservationPolicy(kept),
                 save_decision_policy=policies.FixedIntervalPolicy(1),
                 atomicity_options=AtomicityOptions(mode=AtomicityMode.COMMIT_FILE),
                 create=not read_only,
-                async_options=AsyncOptions(post_finalization_callback=self._write_checksums),
+                async_options=AsyncOptions(post_finalization_callback=self._before_commit),
+                multiprocessing_options=ocp.options.MultiprocessingOptions(
+                    barrier_sync_key_prefix=directory.name
+                ),
             ),
         )
 
@@ -71,24 +87,107 @@ class Checkpoints:
         """Step of the newest committed checkpoint."""
         return self._manager.latest_step()
 
-    def save(self, state: TrainState, step: int, notes: dict[str, Any]) -> None:
-        """Starts a save; waits for the one before. Returns once the arrays are copied."""
+    def steps(self) -> list[int]:
+        """Of all committed checkpoints, in order."""
+        return sorted(self._manager.all_steps())
+
+    def path(self, step: int) -> Path:
+        """Where the checkpoint of a step lies."""
+        return self._directory / str(step)
+
+    # ---- writing ---------------------------------------------------------------------------------
+
+    def save(self, tree: Any, step: int, notes: dict[str, Any], for_ever: bool = False) -> None:
+        """Starts a save, after the one before; returns once the arrays are copied.
+
+        What goes wrong, now or later, is for `wait` to say.
+        """
         self.wait()
-        self._saving = self._directory / str(step)
+        start_s = time.monotonic()
+        self._saving = save = _Save(step, for_ever)
         args = ocp.args.Composite(
-            **{STATE: ocp.args.PyTreeSave(state), NOTES: ocp.args.JsonSave(notes)}
+            **{STATE: ocp.args.PyTreeSave(tree), NOTES: ocp.args.JsonSave(notes)}
         )
-        with _writable(self._saving):
-            accepted = self._manager.save(step, args=args)
-        if not accepted:
-            raise CheckpointError(
-                f"{self._saving}: Orbax declined to save step {step}; the newest checkpoint is "
-                f"step {self.latest()}: was this directory used by another run?"
-            )
+        try:
+            if not self._manager.save(step, args=args):
+                raise CheckpointError(
+                    f"Orbax declined to save step {step}; the newest checkpoint is step "
+                    f"{self.latest()}: was this directory used by another run?"
+                )
+        except Exception as e:
+            save.errors.append(e)
+        save.ended = self._thread.submit(self._end, save, start_s, time.monotonic())
+
+    @property
+    def busy(self) -> bool:
+        """Whether a save of this process is still on its way."""
+        return self._saving is not None and not self._saving.is_over
+
+    def wait(self) -> EnvironmentProblem | None:
+        """Waits for the save on its way, if there is one; what went wrong in the last one."""
+        if self._saving is None or self._saving.ended is None:
+            return None
+        self._saving.ended.result()
+        if not self._saving.errors:
+            return None
+        reason = str(self._saving.errors[0]).strip().splitlines()
+        return EnvironmentProblem(
+            f"{self.path(self._saving.step)}: the checkpoint could not be saved "
+            f"({reason[0] if reason else type(self._saving.errors[0]).__name__}). The ones before "
+            "it are whole: see that the disk has room and can be written"
+        )
+
+    def discard_failed(self) -> None:
+        """Deletes what a failed save has left, for its room; on all processes, when all have ended.
+
+        Orbax counts it, and would not delete what it thought to be replaced.
+        """
+        assert self._saving is not None and not self.busy
+        path = self.path(self._saving.step)
+        if jax.process_index() == 0 and not (path / MARKER).exists():
+            shutil.rmtree(path, ignore_errors=True)
+        self.reload()
+
+    def close(self) -> None:
+        """Waits, and gives the threads back."""
+        self.wait()
+        self._thread.shutdown()
+        self._manager.close()
+
+    def _end(self, save: "_Save", start_s: float, started_s: float) -> None:
+        try:
+            self._manager.wait_until_finished()
+        except Exception as e:
+            save.errors.append(e)
+        if not save.errors:
+            self.cost = Cost(started_s - start_s, time.monotonic() - started_s)
+
+    def _before_commit(self) -> None:
+        """Called by Orbax when all files are there, before the commit marker is.
+
+        Orbax only logs what a callback raises, so it is kept for `wait`.
+        """
+        save = self._saving
+        assert save is not None
+        if jax.process_index() != 0:
+            return
+        try:
+            if save.for_ever:
+                (self.path(save.step) / FOR_EVER).touch()
+            integrity.write(self.path(save.step))
+        except Exception as e:
+            save.errors.append(e)
+            raise
+
+    # ---- reading ---------------------------------------------------------------------------------
+
+    def verify(self, step: int) -> None:
+        """`integrity.Damaged` if a file of this step is; every process raises it."""
+        integrity.verify(self.path(step))
 
     def notes(self, step: int) -> dict[str, Any]:
-        """What was written beside the state: `run.notes`."""
-        with _readable(self._directory / str(step)):
+        """What was written beside the arrays: `run.notes`."""
+        with _readable(self.path(step)):
             restored = self._manager.restore(
                 step, args=ocp.args.Composite(**{NOTES: ocp.args.JsonRestore()})
             )
@@ -96,69 +195,56 @@ class Checkpoints:
 
     def restore(self, step: int, template: TrainState) -> TrainState:
         """The state of a step, placed as `template` says; `verify` it first."""
-        with _readable(self._directory / str(step)):
-            args = ocp.args.PyTreeRestore(
-                item=template, restore_args=ocp.checkpoint_utils.construct_restore_args(template)
-            )
-            return self._manager.restore(step, args=ocp.args.Composite(**{STATE: args}))[STATE]
+        return self._restore(step, template, partial=False)
 
     def restore_params(self, step: int, template: Params) -> Params:
         """The parameters of a step alone: a third of the bytes of its state."""
-        with _readable(self._directory / str(step)):
-            item = {"params": template}
+        return self._restore(step, {"params": template}, partial=True)["params"]
+
+    def _restore(self, step: int, template: Any, partial: bool) -> Any:
+        with _readable(self.path(step)):
             args = ocp.args.PyTreeRestore(
-                item=item,
-                restore_args=ocp.checkpoint_utils.construct_restore_args(item),
-                partial_restore=True,
+                item=template,
+                restore_args=ocp.checkpoint_utils.construct_restore_args(template),
+                partial_restore=partial,
             )
-            restored = self._manager.restore(step, args=ocp.args.Composite(**{STATE: args}))
-            return restored[STATE]["params"]
+            found = self._manager.restore(step, args=ocp.args.Composite(**{STATE: args}))[STATE]
+            for path, leaf in jax.tree.leaves_with_path(found):
+                if isinstance(leaf, jax.ShapeDtypeStruct):  # Orbax leaves out what it does not find
+                    raise ValueError(f"has no {jax.tree_util.keystr(path)}")
+            return found
 
-    def verify(self, step: int) -> None:
-        """`CheckpointError` if a file of this step is damaged; every process raises it."""
-        verify(self._directory / str(step))
-
-    def wait(self) -> None:
-        """Waits for the save in flight; raises what went wrong in it."""
-        with _writable(self._saving):
-            self._manager.wait_until_finished()
-            if self._checksum_error is not None:
-                raise self._checksum_error
-
-    def close(self) -> None:
-        """Waits, and gives the threads back."""
-        self.wait()
-        self._manager.close()
-
-    def _write_checksums(self) -> None:
-        """Called by Orbax when all files are there, before the commit marker is.
-
-        Orbax only logs what a callback raises, so the error is kept for `wait`.
-        """
-        assert self._saving is not None
-        if jax.process_index() != 0:
-            return
-        try:
-            names = [n for n in _files(self._saving) if Path(n).name != REWRITTEN]
-            sums = dict(zip(names, _checksums(self._saving, names), strict=True))
-            (self._saving / CHECKSUMS).write_text(json.dumps(sums), encoding="utf-8")
-        except Exception as e:
-            self._checksum_error = e
-            raise
+    def reload(self) -> None:
+        """Looks again at what is there, after checkpoints were moved."""
+        self._manager.reload()
 
 
-def abandon_unfinished(workdir: Path) -> None:
-    """Moves saves without a commit marker to `abandoned/`; all processes call it and wait."""
-    if jax.process_index() == 0:
-        full(workdir).mkdir(parents=True, exist_ok=True)
-        for path in sorted(full(workdir).iterdir()):
-            if path.is_dir() and not (path / MARKER).exists():
-                now = time.strftime("%Y%m%d-%H%M%S")
-                target = workdir / "abandoned" / f"{path.name}-{now}"
-                target.parent.mkdir(exist_ok=True)
-                print(f"{path}: a save that was not finished; moved to {target}", flush=True)
-                path.rename(target)
-    cluster.gather("unfinished saves are moved", True)
+class _Save:
+    """A save, from its start on."""
+
+    def __init__(self, step: int, for_ever: bool):
+        self.step, self.for_ever = step, for_ever
+        self.errors: list[Exception] = []
+        self.ended: Future[None] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.ended is not None and self.ended.done()
+
+
+class _ForEver:
+    """Orbax's policy for checkpoints that are marked."""
+
+    def __init__(self, checkpoints: Checkpoints):
+        self._checkpoints = checkpoints
+
+    def should_preserve(
+        self, checkpoints: Sequence[policies.PolicyCheckpointInfo], *, context: Any
+    ) -> list[bool]:
+        return [(self._checkpoints.path(c.step) / FOR_EVER).exists() for c in checkpoints]
+
+
+# ---- directories ---------------------------------------------------------------------------------
 
 
 def full(workdir: Path) -> Path:
@@ -166,34 +252,35 @@ def full(workdir: Path) -> Path:
     return workdir.absolute() / "checkpoints" / "full"
 
 
-def verify(directory: Path) -> None:
-    """Compares each file with its checksum, each process its share; all agree on the outcome.
+def snapshots(workdir: Path) -> Path:
+    """Where a run's snapshots lie."""
+    return workdir.absolute() / "checkpoints" / "snapshots"
 
-    Raises `CheckpointError` with the names of damaged and missing files.
-    """
-    try:
-        expected = json.loads((directory / CHECKSUMS).read_text(encoding="utf-8"))
-        if not isinstance(expected, dict) or not expected:
-            raise ValueError("names no file")
-    except (OSError, ValueError) as e:
-        problems = [f"{CHECKSUMS}: {e}"]
-    else:
-        mine = sorted(expected)[jax.process_index() :: jax.process_count()]
-        found = dict(zip(mine, _checksums(directory, mine), strict=True))
-        problems = [
-            f"{name}: {'is missing' if found[name] is None else 'does not match its checksum'}"
-            for name in mine
-            if found[name] != expected[name]
-        ]
-    everyone = cluster.gather(f"verify {directory.name}", problems)
-    problems = sorted({p for problems in everyone for p in problems})
-    if problems:
-        raise CheckpointError(
-            f"{directory}: the checkpoint is damaged and will not be used:\n  "
-            + "\n  ".join(problems[:10])
-            + f"\nRestore it from a copy. To go on from the checkpoint before it instead, move "
-            f"{directory} away by hand."
-        )
+
+def newest(workdir: Path) -> Path | None:
+    """The newest committed checkpoint or snapshot of a run."""
+    markers = [m for kind in (full(workdir), snapshots(workdir)) for m in kind.glob(f"*/{MARKER}")]
+    return max((m.parent for m in markers), key=lambda path: int(path.name), default=None)
+
+
+def abandon_unfinished(workdir: Path) -> None:
+    """Moves saves without a commit marker to `abandoned/`; all processes call it and wait."""
+    if jax.process_index() == 0:
+        for kind in (full(workdir), snapshots(workdir)):
+            kind.mkdir(parents=True, exist_ok=True)
+            for path in sorted(kind.iterdir()):
+                if path.is_dir() and not (path / MARKER).exists():
+                    target = abandon(workdir, path, time.strftime("%Y%m%d-%H%M%S"))
+                    print(f"{path}: a save that was not finished; moved to {target}", flush=True)
+    cluster.gather("unfinished saves are moved", True)
+
+
+def abandon(workdir: Path, checkpoint: Path, why: str) -> Path:
+    """Moves a checkpoint out of the way, and says where to."""
+    target = workdir / "abandoned" / why / checkpoint.parent.name / checkpoint.name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    checkpoint.rename(target)
+    return target
 
 
 @contextlib.contextmanager
@@ -206,37 +293,3 @@ def _readable(directory: Path) -> Iterator[None]:
             f"{directory}: the checkpoint exists but cannot be read ({type(e).__name__}: {e}). "
             "The run stops rather than start anew beside it; restore it or move it away by hand."
         ) from e
-
-
-@contextlib.contextmanager
-def _writable(directory: Path | None) -> Iterator[None]:
-    """Whatever Orbax raises while writing says which checkpoint it was."""
-    try:
-        yield
-    except Exception as e:
-        raise EnvironmentProblem(
-            f"{directory}: the checkpoint could not be saved ({str(e).splitlines()[0]}). The ones "
-            "before it are whole: see that the disk has room and can be written, then start again"
-        ) from e
-
-
-def _files(directory: Path) -> list[str]:
-    return sorted(str(p.relative_to(directory)) for p in directory.rglob("*") if p.is_file())
-
-
-def _checksums(directory: Path, names: list[str]) -> list[list[int] | None]:
-    """[size, crc32] of each file, None where it is missing."""
-    # Threads help: crc32 and reads let go of the interpreter's lock.
-    with ThreadPoolExecutor(4) as pool:
-        return list(pool.map(lambda name: _checksum(directory / name), names))
-
-
-def _checksum(path: Path) -> list[int] | None:
-    size, crc = 0, 0
-    try:
-        with path.open("rb") as f:
-            while block := f.read(1 << 22):
-                size, crc = size + len(block), zlib.crc32(block, crc)
-    except FileNotFoundError:
-        return None
-    return [size, crc]

@@ -104,6 +104,23 @@ def _add_train(command: argparse.ArgumentParser) -> None:
     command.add_argument("--processes", type=int, default=1, metavar="N")
     command.add_argument("--process", type=int, default=0, metavar="I", help="which one this is")
     command.add_argument(
+        "--fallback",
+        action="store_true",
+        help="where the newest checkpoint is damaged or gone, go on from the one before it",
+    )
+    command.add_argument(
+        "--allow-change",
+        action="append",
+        default=[],
+        metavar="FIELD",
+        help="a fixed field that a resume may change, as data.seed; data: the corpus; tokenizer",
+    )
+    command.add_argument(
+        "--init-from",
+        metavar="PATH",
+        help="of a new run: take the parameters of this checkpoint, snapshot or run",
+    )
+    command.add_argument(
         "--dry-run",
         action="store_true",
         help="compile the step, print what it takes of these devices, write nothing",
@@ -185,9 +202,11 @@ def _train(args: argparse.Namespace) -> int:
         from jaxlm.plan.attached import dry_run
 
         return dry_run(cfg, str(args.config), args.workdir)
+    from jaxlm.run import Options
     from jaxlm.train import train
 
-    return train(cfg, args.workdir)
+    options = Options(args.fallback, tuple(args.allow_change), args.init_from)
+    return train(cfg, args.workdir, options)
 
 
 def _plan(args: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from jaxlm import schema as _schema
+from jaxlm.safety import CheckpointConfig, GuardConfig
 from jaxlm.schema import ConfigError, fixed, free, recorded, section
 
 VOCAB_MULTIPLE = 128
@@ -260,26 +261,6 @@ class MeshConfig:
 
 
 @dataclass(frozen=True)
-class CheckpointConfig:
-    """When full checkpoints are saved and which are kept; the last step is always saved."""
-
-    every: str | None = free("1000 steps")
-    """Save each time so much training has passed; None does not."""
-    every_minutes: float | None = free(None)
-    """Save when so many minutes have passed since the last save; agreed among all hosts."""
-    keep: int = free(3)
-    """How many of the newest are kept."""
-    keep_every: int | None = free(None)
-    """Checkpoints of steps that are multiples of this are kept for ever."""
-
-    def __post_init__(self) -> None:
-        if self.keep < 1 or (self.keep_every is not None and self.keep_every < 1):
-            raise ValueError(f"keep={self.keep}, keep_every={self.keep_every}: at least 1")
-        if self.every_minutes is not None and self.every_minutes <= 0:
-            raise ValueError(f"every_minutes={self.every_minutes}: must be above 0")
-
-
-@dataclass(frozen=True)
 class EvaluateConfig:
     """Held-out loss during training."""
 
@@ -327,6 +308,8 @@ class Config:
     """The devices."""
     checkpoint: CheckpointConfig = section(CheckpointConfig)
     """Saving."""
+    guard: GuardConfig = section(GuardConfig)
+    """Steps that go wrong."""
     evaluate: EvaluateConfig = section(EvaluateConfig)
     """Evaluation."""
     log: LogConfig = section(LogConfig)
@@ -361,10 +344,18 @@ class Config:
                     else 'needs one; set it, as "100 steps"'
                 )
             )
-        for name in ("checkpoint.every", "evaluate.every", "log.every"):
+        for name in (
+            "checkpoint.every",
+            "checkpoint.snapshot_every",
+            "evaluate.every",
+            "log.every",
+        ):
             if self._field(name) is not None and self.rows(name) < 1:
                 raise ConfigError(f"config.{name}={self._field(name)!r}: must be above 0")
         self.dropout_phases()
+        self.rows("guard.margin")
+        for moment in self.checkpoint.at:
+            self.to_rows(moment, "config.checkpoint.at")
 
     @property
     def end(self) -> int:

@@ -21,6 +21,7 @@ from jaxlm.config import Config
 from jaxlm.data import manifest as manifests
 from jaxlm.data.manifest import Manifest
 from jaxlm.errors import UserError
+from jaxlm.run import Options
 from jaxlm.train import train
 
 CONFIGS = Path(__file__).parents[1] / "configs"
@@ -51,7 +52,7 @@ def demo(directory: Path) -> int:
     manifest = manifests.load(data / "manifest.json")
     cfg = config.load(CONFIGS / "demo.py", (f"data.manifest={data / 'manifest.json'}",))
     _say(f"jaxlm train --config={CONFIGS / 'demo.py'} --workdir={directory}")
-    if code := train(cfg, directory):
+    if code := train(cfg, directory, Options()):
         return code
     _say(f"jaxlm sample --workdir={directory} --prompt=...")
     texts = _samples(cfg, directory, manifest)

@@ -66,9 +66,9 @@ def pretrain(c: Draft, name: str, batch_tokens: int, lr: float) -> None:
     # the forward pass and in its recomputation, on the slow units: try () where a run is stable.
     c.model.dropout = (("0 steps", 0.1), (f"{100 - LATE} %", 0.0))
 
-    c.checkpoint.every = "1000 steps"
-    c.checkpoint.every_minutes = 30.0
+    c.checkpoint.at = (f"{100 - LATE} %",)  # from here a run can also go on for longer
     c.checkpoint.keep_every = 10_000
+    c.checkpoint.snapshot_keep_every = 10_000
     c.evaluate.every = "1000 steps"
 
 

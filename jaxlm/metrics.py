@@ -9,7 +9,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +21,9 @@ from tqdm import tqdm
 from jaxlm import hardware
 from jaxlm.clock import crossed
 from jaxlm.config import ModelConfig
-from jaxlm.workdir import open_lines, write_status
+from jaxlm.workdir import append_line, open_lines, write_status
+
+EVENTS = "events.jsonl"
 
 
 def matrix_params(cfg: ModelConfig) -> int:
@@ -76,6 +78,8 @@ class Pending(NamedTuple):
     step: int
     before: int
     """Position before it."""
+    positions_B: np.ndarray
+    """int64[B]: of its rows."""
     position: int
     """Position after it."""
     metrics: Any
@@ -87,6 +91,10 @@ class Read(NamedTuple):
     """What all processes read of a step, alike."""
 
     step: int
+    before: int
+    """Position before it."""
+    positions_B: np.ndarray
+    """int64[B]: of its rows."""
     loss: float
     grad_norm: float
     flags: np.ndarray
@@ -117,13 +125,17 @@ class Writer:
         total_steps: int,
         end: int,
         tensorboard: bool,
+        saved: Callable[[], int | None],
     ):
+        """`saved`: step of the newest checkpoint."""
         self._tokens = batch_tokens
         self._flops = flops_per_token
         self._peak = peak_flops
         self._every = every_rows
         self.total_steps = total_steps
         self._workdir, self._end = workdir, end
+        self._saved = saved
+        self._unwritable = False
         self._pending: Pending | None = None
         self._interval: Interval | None = None
         self._waited_s = 0.0
@@ -155,7 +167,7 @@ class Writer:
         return None if before is None else self._read(before)
 
     def say(self, line: str) -> None:
-        """A line on the terminal that does not tear the progress bar."""
+        """A line on the terminal of process 0 that does not tear the progress bar."""
         if self._main:
             self._bar.write(line) if not self._bar.disable else print(line, flush=True)
 
@@ -164,17 +176,40 @@ class Writer:
         if not self._main:
             return
         plain = {name: None if value != value else value for name, value in values.items()}
-        self._file.write(json.dumps(plain) + "\n")  # JSON knows no NaN
-        self._file.flush()
+        with self._going_on():
+            self._file.write(json.dumps(plain) + "\n")  # JSON knows no NaN
+            self._file.flush()
         if self._events is not None:
-            for name, value in values.items():
-                if name not in ("step", "position") and isinstance(value, int | float):
-                    self._events.add_scalar(name, value, values["step"])
+            with self._going_on():
+                for name, value in values.items():
+                    if name not in ("step", "position") and isinstance(value, int | float):
+                        self._events.add_scalar(name, value, values["step"])
+
+    def event(self, values: dict[str, Any], line: str) -> None:
+        """Says a line, and adds one to `events.jsonl`."""
+        self.say(line)
+        if self._main:
+            now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+            with self._going_on():
+                append_line(self._workdir / EVENTS, {"time": now, **values})
 
     def status(self, state: str, step: int, position: int) -> None:
         """Writes `status.json`."""
         if self._main:
-            write_status(self._workdir, state, step, position, self._end)
+            with self._going_on():
+                write_status(self._workdir, state, step, position, self._end, self._saved())
+
+    @contextlib.contextmanager
+    def _going_on(self) -> Iterator[None]:
+        """A figure that cannot be written ends no training; it is said once, until one can be."""
+        try:
+            yield
+        except OSError as e:
+            if not self._unwritable:
+                self.say(f"{self._workdir}: cannot be written ({e.strerror}); training goes on")
+            self._unwritable = True
+        else:
+            self._unwritable = False
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
@@ -190,13 +225,21 @@ class Writer:
         """Closes files."""
         if self._main:
             self._bar.close()
-            self._file.close()
+            with self._going_on():
+                self._file.close()
             if self._events is not None:
                 self._events.close()
 
     def _read(self, done: Pending) -> Read:
         loss, grad_norm = float(done.metrics.loss), float(done.metrics.grad_norm)
-        read = Read(done.step, loss, grad_norm, np.asarray(done.metrics.flags))
+        read = Read(
+            done.step,
+            done.before,
+            done.positions_B,
+            loss,
+            grad_norm,
+            np.asarray(done.metrics.flags),
+        )
         if not self._main:
             return read
         now = time.perf_counter()

@@ -3,8 +3,6 @@
 import contextlib
 import json
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,14 +10,13 @@ from typing import Any, NamedTuple
 import jax
 from jax.sharding import Mesh
 
-from jaxlm import checkpoint, cluster, loss, models, optim, state, workdir
+from jaxlm import checkpoint, cluster, loss, models, optim, state
 from jaxlm import mesh as mesh_lib
-from jaxlm.checkpoint import Checkpoints, abandon_unfinished
+from jaxlm.checkpoint import Checkpoints, Keep, abandon_unfinished
 from jaxlm.config import Config, ModelConfig
-from jaxlm.data import fingerprint, mixture, skips
+from jaxlm.data import skips
 from jaxlm.data.corpus import Corpus, open_corpus
 from jaxlm.data.skips import Skips
-from jaxlm.data.source import TrainRows
 from jaxlm.models.transformer import Params
 from jaxlm.ops import attention
 from jaxlm.schema import ConfigError, changes, flat, to_dict
@@ -28,8 +25,8 @@ from jaxlm.step import StepDef
 
 
 @dataclass(frozen=True)
-class Run:
-    """What is fixed for a run."""
+class Opened:
+    """What is fixed for a run, to look at."""
 
     cfg: Config
     workdir: Path
@@ -38,9 +35,28 @@ class Run:
     step: StepDef
     where: TrainState
     """Shardings of the state."""
-    checkpoints: Checkpoints
     skips: Skips
     """Rows that are not trained on."""
+
+
+@dataclass(frozen=True)
+class Run(Opened):
+    """The same to train, and to write."""
+
+    checkpoints: Checkpoints
+    """Full ones."""
+    snapshots: Checkpoints
+
+
+class Options(NamedTuple):
+    """What a command asks of the start of a run, besides its config."""
+
+    fallback: bool = False
+    """Go on from an older checkpoint where the newest cannot be used."""
+    allow_change: tuple[str, ...] = ()
+    """Fixed fields that may change, as "data.seed"; "data": the corpus, "tokenizer"."""
+    init_from: str | None = None
+    """Checkpoint or snapshot, or the work directory of its run, to take the parameters from."""
 
 
 class Beginning(NamedTuple):
@@ -49,6 +65,8 @@ class Beginning(NamedTuple):
     state: TrainState
     step: int
     position: int
+    memory: dict[str, Any]
+    """Of what watches the loss: `judge.Judge.memory`."""
 
 
 def prepare(cfg: Config, directory: Path) -> Run:
@@ -59,37 +77,58 @@ def prepare(cfg: Config, directory: Path) -> Run:
     fields = {name: repr(value) for name, value in flat(cfg)}
     cluster.check_same("preflight", {"jax": jax.__version__, **fields})
     abandon_unfinished(directory)
-    opened = _open(cfg, directory, read_only=False)
+    opened = _open(cfg, directory)
     data = {
         "data": json.dumps(opened.corpus.train.fingerprint()),
-        skips.FILE: json.dumps(opened.skips.windows),
+        skips.FILE: json.dumps(opened.skips.entries),
     }
     cluster.check_same("data", data)
-    return opened
+    keep = cfg.checkpoint
+    return Run(
+        **vars(opened),
+        checkpoints=Checkpoints(checkpoint.full(directory), Keep(keep.keep, keep.keep_every)),
+        snapshots=Checkpoints(
+            checkpoint.snapshots(directory), Keep(keep.snapshot_keep, keep.snapshot_keep_every)
+        ),
+    )
 
 
-def open_trained(cfg: Config, directory: Path) -> tuple[Run, Params, int]:
-    """A run to look at: its newest checkpoint's parameters and step; nothing is written."""
-    run = _open(cfg, directory, read_only=True)
-    step = run.checkpoints.latest()
-    if step is None:
+def open_trained(cfg: Config, directory: Path) -> tuple[Opened, Params, int]:
+    """A run to look at: the parameters and the step of its newest checkpoint or snapshot.
+
+    Nothing is written.
+    """
+    opened = _open(cfg, directory)
+    path = checkpoint.newest(directory)
+    if path is None:
         raise ConfigError(f"--workdir={directory}: has no finished checkpoint yet")
-    run.checkpoints.verify(step)
-    notes = run.checkpoints.notes(step)
-    check_same_model(notes, run)
-    if notes["data"] != run.corpus.train.fingerprint():
+    params, notes = read_params(path, opened)
+    if notes["data"] != opened.corpus.train.fingerprint():
         print("this is not the data that the run was trained on", file=sys.stderr, flush=True)
-    template = state.abstract(run.step.model, run.step.optimizer, run.where).params
-    return run, run.checkpoints.restore_params(step, template), step
+    return opened, params, int(path.name)
 
 
-def _open(cfg: Config, directory: Path, read_only: bool) -> Run:
+def read_params(path: Path, opened: Opened) -> tuple[Params, dict[str, Any]]:
+    """Float32 parameters of a checkpoint or snapshot of the same model, and its notes.
+
+    `CheckpointError` if it is damaged, `ConfigError` if it is of another model.
+    """
+    with contextlib.closing(Checkpoints(path.parent, Keep(1), read_only=True)) as found:
+        step = int(path.name)
+        found.verify(step)
+        notes = found.notes(step)
+        check_same_model(notes, opened)
+        model, optimizer = opened.step.model, opened.step.optimizer
+        template = state.abstract(model, optimizer, opened.where).params
+        return found.restore_params(step, template), notes
+
+
+def _open(cfg: Config, directory: Path) -> Opened:
     skipped = skips.load(directory)
     corpus = open_corpus(cfg)
     mesh = mesh_lib.make(cfg.mesh)
     step, where = make_step(cfg, mesh, corpus.bos_id, corpus.pad_id)
-    checkpoints = Checkpoints(directory, cfg.checkpoint, read_only)
-    return Run(cfg, directory, corpus, mesh, step, where, checkpoints, skipped)
+    return Opened(cfg, directory, corpus, mesh, step, where, skipped)
 
 
 def make_step(cfg: Config, mesh: Mesh, bos_id: int, pad_id: int) -> tuple[StepDef, TrainState]:
@@ -116,102 +155,7 @@ def make_step(cfg: Config, mesh: Mesh, bos_id: int, pad_id: int) -> tuple[StepDe
     return step, state.shardings(model, optimizer, mesh)
 
 
-def begin(run: Run, say: Callable[[str], None]) -> Beginning:
-    """A new state, or the one of the newest checkpoint; written to the history."""
-    if isinstance(run.corpus.train, TrainRows):
-        left = {name: n for name, n in run.corpus.train.shards.leftover_chunks().items() if n}
-        if left:
-            say(f"chunks at the ends of shards that fill no row, and are not used: {left}")
-    if run.corpus.plan is not None:
-        for line in mixture.lines(run.corpus.plan):
-            say(line)
-    beginning, changed = _new_or_resumed(run)
-    cfg, position = run.cfg, beginning.position
-    if position > cfg.end:
-        raise ConfigError(
-            f"config.train.end={cfg.train.end!r} is row {cfg.end}, before the checkpoint's row "
-            f"{position}; choose a later end"
-        )
-    _check_rows_left(run, position)
-    skipped = cfg.end - position - run.skips.count(position, cfg.end)
-    if skipped:
-        say(f"{skips.FILE}: {skipped:,} rows from row {position:,} on are not trained on")
-    if jax.process_index() == 0:
-        workdir.write_json(run.workdir / "config.json", to_dict(cfg))
-        start = workdir.Start(
-            step=beginning.step,
-            position=beginning.position,
-            batch_size=cfg.train.batch_size,
-            processes=jax.process_count(),
-            devices=run.mesh.size,
-            mesh=list(run.mesh.shape.values()),
-            data=fingerprint.digest(run.corpus.train.fingerprint()),
-            skips=[list(window) for window in run.skips.windows],
-            changed=changed,
-            time=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        )
-        workdir.append_start(run.workdir, start)
-    for name, old, new in changed:
-        say(f"config.{name} has changed from {old!r} to {new!r}; written to history.jsonl")
-    if run.checkpoints.latest() is not None:
-        say(f"resuming at step {beginning.step}, row {position:,}")
-    return beginning
-
-
-def _new_or_resumed(run: Run) -> tuple[Beginning, list[list[Any]]]:
-    model, optimizer = run.step.model, run.step.optimizer
-    step = run.checkpoints.latest()
-    if step is None:
-        return Beginning(state.init(model, optimizer, run.cfg.train.seed, run.where), 0, 0), []
-    run.checkpoints.verify(step)
-    notes, changed = _compared(run.checkpoints, step, run.cfg, run.corpus)
-    restored = run.checkpoints.restore(step, state.abstract(model, optimizer, run.where))
-    position = state.join_position(restored.position)
-    skips.check_past(Skips(notes["skips"]), run.skips, position)
-    return Beginning(restored, step, position), changed
-
-
-def check_resumes(cfg: Config, directory: Path, corpus: Corpus) -> None:
-    """`UserError` if the newest checkpoint in a directory is of another config or other data.
-
-    Reads its notes alone, and writes nothing. That it is whole is for a start to see.
-    """
-    if checkpoint.full(directory).is_dir():
-        with contextlib.closing(Checkpoints(directory, cfg.checkpoint, read_only=True)) as found:
-            step = found.latest()
-            if step is not None:
-                _compared(found, step, cfg, corpus)
-
-
-def _compared(
-    checkpoints: Checkpoints, step: int, cfg: Config, corpus: Corpus
-) -> tuple[dict[str, Any], list[list[Any]]]:
-    """A checkpoint's notes, and what the config changes of it; `UserError` if it may not."""
-    notes = checkpoints.notes(step)
-    changed = allowed_changes(notes["config"], cfg)
-    fingerprint.check(notes["data"], corpus.train.fingerprint())
-    return notes, changed
-
-
-def _check_rows_left(run: Run, position: int) -> None:
-    """`ConfigError` if what is left of a run is not whole batches, or all of it is skipped."""
-    end, size = run.cfg.end, run.cfg.train.batch_size
-    left = run.skips.count(position, end)
-    skipped = f", without the {end - position - left} that {skips.FILE} skips,"
-    if left % size:
-        raise ConfigError(
-            f"config.train.batch_size={size}: from row {position} to the end, row {end}, there are "
-            f"{left} rows{skipped if run.skips.windows else ','} which is not whole batches. Use a "
-            f"batch size that divides {left}, or skip {left % size} more rows in {skips.FILE}"
-        )
-    if not left and position < end:
-        raise ConfigError(
-            f"{skips.FILE} skips all rows from row {position}, where the run is, to its end, row "
-            f"{end}: nothing is left to train on. Set a later config.train.end"
-        )
-
-
-def check_same_model(saved: dict[str, Any], run: Run) -> None:
+def check_same_model(saved: dict[str, Any], run: Opened) -> None:
     """`ConfigError` if a checkpoint's parameters would mean something else in this run.
 
     `saved` are its `notes`. Other data may be looked at, in the same tokens.
@@ -231,33 +175,13 @@ def check_same_model(saved: dict[str, Any], run: Run) -> None:
         )
 
 
-def allowed_changes(saved: dict[str, Any], cfg: Config) -> list[list[Any]]:
-    """[field, old, new] of each recorded field that differs from a checkpoint's config.
-
-    `ConfigError` names the fixed fields that differ; with Adafactor also `optim.b1`, where a change
-    would begin or end its first moment.
-    """
-    found = list(changes(Config, saved, cfg))
-    forbidden = [
-        f"config.{name}: {old!r} -> {new!r}"
-        for name, old, new, rule in found
-        if rule == "fixed"
-        or (name == "optim.b1" and cfg.optim.name == "adafactor" and 0 in (old, new))
-    ]
-    if forbidden:
-        raise ConfigError(
-            "this run began with another configuration, and these fields may not change:\n  "
-            + "\n  ".join(forbidden)
-            + "\nGive the old values, or start a new run in another --workdir"
-        )
-    return [[name, old, new] for name, old, new, rule in found if rule == "recorded"]
-
-
-def notes(run: Run) -> dict[str, Any]:
-    """What is saved beside the state, and compared by whoever reads it."""
+def notes(run: Run, position: int, memory: dict[str, Any]) -> dict[str, Any]:
+    """What is saved beside the arrays, and compared by whoever reads it."""
     return {
+        "position": position,
+        "memory": memory,
         "config": to_dict(run.cfg),
         "data": run.corpus.train.fingerprint(),
         "tokenizer": run.corpus.tokenizer_hash,
-        "skips": run.skips.windows,
+        "skips": run.skips.entries,
     }

@@ -6,12 +6,6 @@ step takes their maximum, and every process acts on the same result, read one st
 
 import contextlib
 import math
-import os
-import signal
-import socket
-import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -19,17 +13,22 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from jaxlm import evaluate, metrics, optim, run, state, workdir
+from jaxlm import evaluate, metrics, optim, resume, rollback, saving, state, workdir
 from jaxlm import mesh as mesh_lib
+from jaxlm import run as run_lib
 from jaxlm.clock import crossed, phase
 from jaxlm.config import Config
 from jaxlm.data.loader import Batch, Loader
-from jaxlm.errors import RESTART, UserError
+from jaxlm.errors import RESTART
+from jaxlm.evaluate import Evaluator
+from jaxlm.judge import GoBack, Judge
 from jaxlm.metrics import Pending, Read, Writer
 from jaxlm.models.transformer import Params
 from jaxlm.ops import attention
 from jaxlm.optim.schedules import Span
-from jaxlm.run import Beginning, Run
+from jaxlm.run import Beginning, Options, Run
+from jaxlm.saving import FULL, SNAPSHOT, Saver
+from jaxlm.signals import stop_signals
 from jaxlm.state import TrainState
 from jaxlm.step import Controls, compile_train_step
 
@@ -37,66 +36,110 @@ SAVE, STOP = 0, 1
 """Places in the array of flags."""
 
 
-def train(cfg: Config, directory: Path) -> int:
+def train(cfg: Config, directory: Path, options: Options) -> int:
     """Trains to the end of `cfg`, resuming what lies in `directory`; returns the exit code.
 
     Raises `UserError` for what the user must put right, all of it before the first compile.
     """
     workdir.check_writable(directory)
     with workdir.lock(directory) if jax.process_index() == 0 else contextlib.nullcontext():
-        prepared = run.prepare(cfg, directory)
-        with jax.set_mesh(prepared.mesh), contextlib.closing(prepared.checkpoints):
-            beginning = run.begin(prepared, say)
-            if beginning.position == cfg.end:
-                say(f"{directory}: this run is complete at step {beginning.step}; nothing to do")
-                if jax.process_index() == 0:  # it may have been killed before it said so
-                    workdir.write_status(directory, "done", beginning.step, cfg.end, cfg.end)
-                return 0
-            return loop(prepared, beginning)
+        run = run_lib.prepare(cfg, directory)
+        rollback.abandon_overtaken(run)
+        checkpoints = contextlib.closing(run.checkpoints), contextlib.closing(run.snapshots)
+        with jax.set_mesh(run.mesh), checkpoints[0], checkpoints[1]:
+            programs = Programs(run)
+            while True:
+                beginning = resume.begin(run, options, say)
+                if beginning.position == cfg.end:
+                    say(
+                        f"{directory}: this run is complete at step {beginning.step}; nothing to do"
+                    )
+                    if jax.process_index() == 0:  # it may have been killed before it said so
+                        status = ("done", beginning.step, cfg.end, cfg.end, beginning.step)
+                        workdir.write_status(directory, *status)
+                    return 0
+                outcome = loop(run, beginning, programs)
+                if isinstance(outcome, int):
+                    return outcome
+                run = rollback.go_back(run, outcome)
 
 
-def loop(run: Run, beginning: Beginning) -> int:
-    """Trains from `beginning` to the end of the run, or until all agree to stop."""
+class Programs:
+    """What is compiled once in a process, however often the run goes back."""
+
+    def __init__(self, run: Run):
+        self.train_step = compile_train_step(run.step, run.mesh, run.where)
+        cfg = run.cfg
+        self.score = Evaluator(
+            run.step, run.corpus, run.mesh, cfg.train.batch_size, cfg.evaluate.rows
+        )
+
+
+def loop(run: Run, beginning: Beginning, programs: Programs) -> int | GoBack:
+    """Trains from `beginning` to the end of the run, or until all agree to stop or to go back."""
     cfg = run.cfg
-    train_state, step, position = beginning
-    train_step = compile_train_step(run.step, run.mesh, run.where)
+    train_state, step, position, memory = beginning
     host = Host(run)
     rows = mesh_lib.rows_sharding(run.mesh)
     loader = Loader(run.corpus.train, rows, cfg.train.batch_size, position, cfg.end, run.skips)
     writer = make_writer(run, beginning)
-    evaluator = Evaluation(run, writer)
-    saver = Saver(run, writer)
+    judge = Judge(run, memory, writer)
+    evaluation = Evaluation(run, writer, programs.score)
+    reader, saves = Reader(writer, judge), Saves(run, writer, judge)
     with contextlib.closing(writer), loader, stop_signals() as stop:
         need = attention.need(cfg.model, cfg.data.seq_len)
         say(attention.describe(run.step.model.attention, run.mesh.devices.flat[0], need))
         say(f"training from step {step} to {writer.total_steps}; compiling")
         if step == 0:
-            evaluator(train_state.params, step, position)
+            evaluation(train_state.params, step, position)
         waited_s = loader.wait_seconds
         for batch in loader:
-            controls = host.controls(batch, save=saver.due, stop=stop.is_set())
-            train_state, result = train_step(train_state, batch.rows_BT, controls)
+            controls = host.controls(batch, saves.wish, stop.is_set())
+            train_state, result = programs.train_step(train_state, batch.rows_BT, controls)
             step, before, position = step + 1, position, batch.next_position
             wait_s, waited_s = loader.wait_seconds - waited_s, loader.wait_seconds
-            pending = Pending(step, before, position, result, float(controls.lr), wait_s)
-            asked = check(writer.push(pending))
-            evaluating = evaluator.due(before, position)
-            saving = saver.planned(before, position)
-            if evaluating or saving:  # this step is waited for anyway: what it asked counts now
-                asked = np.maximum(asked, check(writer.flush()))
+            lr = float(controls.lr)
+            pending = Pending(step, before, batch.positions_B, position, result, lr, wait_s)
+            asked = reader.push(pending)
+            evaluating, planned = evaluation.due(before, position), saves.planned(before, position)
+            if evaluating or planned or asked[STOP] or asked[SAVE] in (FULL, SNAPSHOT):
+                # This step is waited for anyway: what it asked counts now.
+                asked = np.maximum(asked, reader.flush())
+            if reader.back is not None:
+                return reader.back
             if evaluating:
-                evaluator(train_state.params, step, position)
-            stopping = asked[STOP] and position < cfg.end
-            if saving or asked[SAVE] or stopping:
-                saver(train_state, step)
-            if stopping:
+                evaluation(train_state.params, step, position)
+            if asked[STOP] or position == cfg.end:
                 break
-        run.checkpoints.wait()
+            saves(train_state, step, before, position, asked[SAVE])
+        saves.last(train_state, step, position)
         writer.status("done" if position == cfg.end else "stopped", step, position)
     if position < cfg.end:
         say(f"stopped as asked: step {step} is saved; the same command goes on from there")
         return RESTART
     return 0
+
+
+class Reader:
+    """Reads steps: what all asked for in them, and whether one was a reason to go back."""
+
+    def __init__(self, writer: Writer, judge: Judge):
+        self._writer, self._judge = writer, judge
+        self.back: GoBack | None = None
+
+    def push(self, pending: Pending) -> np.ndarray:
+        """Takes a dispatched step, reads the one before: int32[2], the flags of all."""
+        return self._take(self._writer.push(pending))
+
+    def flush(self) -> np.ndarray:
+        """Reads the last step, if it has not been read; int32[2]."""
+        return self._take(self._writer.flush())
+
+    def _take(self, read: Read | None) -> np.ndarray:
+        if read is None:
+            return np.zeros(2, np.int32)
+        self.back = self.back or self._judge(read)
+        return read.flags
 
 
 class Host:
@@ -108,9 +151,9 @@ class Host:
         self._lr = optim.learning_rate(cfg.optim, cfg.peak_lr, span)
         self._dropout = cfg.dropout_phases()
         self._sharding = NamedSharding(run.mesh, P(mesh_lib.AXES, None))
-        self._flags: dict[tuple[bool, bool], jax.Array] = {}
+        self._flags: dict[tuple[int, bool], jax.Array] = {}
 
-    def controls(self, batch: Batch, save: bool, stop: bool) -> Controls:
+    def controls(self, batch: Batch, save: int, stop: bool) -> Controls:
         """The learning rate after this step, the dropout during it, and this process's wishes."""
         return Controls(
             lr=np.float32(self._lr(batch.next_position)),
@@ -120,7 +163,7 @@ class Host:
             flags=self._flag_array(save, stop),
         )
 
-    def _flag_array(self, save: bool, stop: bool) -> jax.Array:
+    def _flag_array(self, save: int, stop: bool) -> jax.Array:
         if (save, stop) not in self._flags:
             shape = (self._sharding.mesh.size, 2)
             local = np.broadcast_to(np.array([save, stop], np.int32), shape)
@@ -130,44 +173,51 @@ class Host:
         return self._flags[save, stop]
 
 
-class Saver:
-    """Full checkpoints: when one is due, and the saving."""
+class Saves:
+    """Full checkpoints and snapshots of a run: when, and with what beside them."""
 
-    def __init__(self, run: Run, writer: Writer):
-        cfg = run.cfg
-        self._run, self._writer = run, writer
-        self._every = None if cfg.checkpoint.every is None else cfg.rows("checkpoint.every")
-        minutes = cfg.checkpoint.every_minutes
-        self._every_s = math.inf if minutes is None else 60 * minutes
-        self._last_s = time.monotonic()
+    def __init__(self, run: Run, writer: Writer, judge: Judge):
+        self._run, self._writer, self._judge = run, writer, judge
+        self._full = Saver(run.checkpoints, saving.of_full(run.cfg))
+        self._snapshots = Saver(run.snapshots, saving.of_snapshots(run.cfg))
 
     @property
-    def due(self) -> bool:
-        """Whether this process's clock asks for a save; all agree through the step."""
-        return time.monotonic() - self._last_s >= self._every_s
+    def wish(self) -> int:
+        """What this process's clocks ask of all, through the step."""
+        return saving.wish(self._full, self._snapshots)
 
     def planned(self, before: int, position: int) -> bool:
-        """Whether the position alone asks for one: every so often, and at the end."""
-        return position == self._run.cfg.end or crossed(self._every, before, position)
+        """Whether the position alone asks for a save."""
+        return self._full.schedule.asks(before, position) or self._snapshots.schedule.asks(
+            before, position
+        )
 
-    def __call__(self, train_state: TrainState, step: int) -> None:
-        """Saves in the background; a state whose loss is not finite is never saved."""
-        check(self._writer.flush())
+    def __call__(
+        self, train_state: TrainState, step: int, before: int, position: int, asked: int
+    ) -> None:
+        """Starts what is due after a step that has been read."""
+        notes = run_lib.notes(self._run, position, self._judge.memory)
         with self._writer.pause():
-            self._run.checkpoints.save(train_state, step, run.notes(self._run))
-            self._last_s = time.monotonic()
+            if asked == saving.FULL or self._full.schedule.asks(before, position):
+                for_ever = self._full.schedule.chosen(before, position)
+                self._full.save(train_state, step, notes, for_ever)
+            if asked == saving.SNAPSHOT or self._snapshots.schedule.asks(before, position):
+                self._snapshots.save(saving.snapshot_of(train_state.params), step, notes)
+
+    def last(self, train_state: TrainState, step: int, position: int) -> None:
+        """The save that a process ends with; waits for it."""
+        notes = run_lib.notes(self._run, position, self._judge.memory)
+        self._snapshots.finish()
+        self._full.save_last(train_state, step, notes)
 
 
 class Evaluation:
     """Held-out loss: when it is due, and its lines."""
 
-    def __init__(self, run: Run, writer: Writer):
+    def __init__(self, run: Run, writer: Writer, score: Evaluator):
         cfg = run.cfg
-        self._run, self._writer = run, writer
+        self._run, self._writer, self._score = run, writer, score
         self._every = None if cfg.evaluate.every is None else cfg.rows("evaluate.every")
-        self._score = evaluate.Evaluator(
-            run.step, run.corpus, run.mesh, cfg.train.batch_size, cfg.evaluate.rows
-        )
 
     def due(self, before: int, position: int) -> bool:
         """Every so often, and at the end."""
@@ -182,19 +232,6 @@ class Evaluation:
             flat = evaluate.as_metrics(scores)
             self._writer.record({"step": step, "position": position, **flat})
             self._writer.say(f"held-out at step {step}\n{evaluate.table(scores)}")
-
-
-def check(read: Read | None) -> np.ndarray:
-    """The flags that all agreed on; `UserError` if that step's loss or gradient was not finite."""
-    if read is None:
-        return np.zeros(2, np.int32)
-    for name, value in (("loss", read.loss), ("gradient norm", read.grad_norm)):
-        if not math.isfinite(value):
-            raise UserError(
-                f"the {name} of step {read.step} is {value}; nothing was saved after it. Resume "
-                "with a lower config.optim.lr or clip_norm, or look at the batch: jaxlm trace"
-            )
-    return read.flags
 
 
 def make_writer(run: Run, beginning: Beginning) -> Writer:
@@ -215,38 +252,8 @@ def make_writer(run: Run, beginning: Beginning) -> Writer:
         + run.skips.count(beginning.position, cfg.end) // cfg.train.batch_size,
         end=cfg.end,
         tensorboard=cfg.log.tensorboard,
+        saved=run.checkpoints.latest,
     )
-
-
-@contextlib.contextmanager
-def stop_signals() -> Iterator[threading.Event]:
-    """An event that SIGTERM or SIGINT sets; a second signal ends the process at once.
-
-    A thread reads them: Python's own handlers run when the main thread returns from what it is in,
-    and that may be a long compile, or the wait for a process that is gone.
-    """
-    asked = threading.Event()
-    inlet, outlet = socket.socketpair()
-    outlet.setblocking(False)
-
-    def watch() -> None:
-        with inlet:
-            if inlet.recv(1):
-                asked.set()
-                say("stopping after this step, then saving; a second signal ends it at once")
-                if inlet.recv(1):
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-    threading.Thread(target=watch, daemon=True, name="jaxlm-signals").start()
-    before = {s: signal.signal(s, lambda *_: None) for s in (signal.SIGTERM, signal.SIGINT)}
-    signal.set_wakeup_fd(outlet.fileno())
-    try:
-        yield asked
-    finally:
-        signal.set_wakeup_fd(-1)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        outlet.close()
 
 
 def say(line: str) -> None:

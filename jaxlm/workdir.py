@@ -37,6 +37,8 @@ class Start(NamedTuple):
     changed: list[list[Any]]
     """[field, old, new] of what the config changed since the start before."""
     time: str
+    init_from: str | None = None
+    """Where its first parameters are from, if not drawn."""
 
 
 def check_writable(workdir: Path) -> None:
@@ -105,10 +107,30 @@ def write_text(path: Path, text: str) -> None:
     temporary.replace(path)
 
 
+def write_durably(path: Path, text: str) -> None:
+    """Writes whole or not at all; when it returns, a power failure leaves the new text."""
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def append_line(path: Path, data: Any) -> None:
+    """Adds a line of JSON to a file."""
+    with open_lines(path) as f:
+        f.write(json.dumps(data, ensure_ascii=False) + "\n")
+
+
 def append_start(workdir: Path, start: Start) -> None:
     """Adds a line to the history."""
-    with open_lines(workdir / "history.jsonl") as f:
-        f.write(json.dumps(start._asdict()) + "\n")
+    append_line(workdir / "history.jsonl", start._asdict())
 
 
 def open_lines(path: Path) -> TextIO:
@@ -124,7 +146,7 @@ def open_lines(path: Path) -> TextIO:
 
 def history(workdir: Path) -> list[Start]:
     """All starts of a run, oldest first."""
-    return [Start(**line) for line in _lines(workdir / "history.jsonl")]
+    return [Start(**line) for line in lines(workdir / "history.jsonl")]
 
 
 def status(workdir: Path) -> dict[str, Any]:
@@ -144,22 +166,44 @@ def reached(workdir: Path) -> int:
     return status(workdir)["position"] if (workdir / "status.json").exists() else 0
 
 
+def saved(workdir: Path) -> int | None:
+    """Step of the newest checkpoint that the run knew of; None if no status tells it."""
+    try:
+        return status(workdir).get("saved")
+    except UserError:  # of a new run; a damaged one is written anew
+        return None
+
+
 def metrics(workdir: Path) -> list[dict[str, Any]]:
     """The lines of `metrics.jsonl`; of a step logged twice, after a resume, only the last."""
     newest: dict[tuple, dict[str, Any]] = {}
-    for line in _lines(workdir / "metrics.jsonl"):
+    for line in lines(workdir / "metrics.jsonl"):
         newest[line["step"], "loss" in line] = line
     return list(newest.values())
 
 
-def write_status(workdir: Path, state: str, step: int, position: int, end: int) -> None:
-    """Tells launchers and `jaxlm status` where the run is."""
+def write_status(
+    workdir: Path, state: str, step: int, position: int, end: int, saved: int | None
+) -> None:
+    """Tells launchers and `jaxlm status` where the run is; `saved`: step of the last checkpoint."""
     now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-    data = {"state": state, "step": step, "position": position, "end": end, "time": now}
+    data = {
+        "state": state,
+        "step": step,
+        "position": position,
+        "end": end,
+        "saved": saved,
+        "time": now,
+    }
     write_json(workdir / "status.json", data)
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
+def write_saved(workdir: Path, step: int | None) -> None:
+    """Says anew which checkpoint is the newest."""
+    write_durably(workdir / "status.json", json.dumps({**status(workdir), "saved": step}) + "\n")
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
     """Whole JSON lines; a torn last line, from a kill, is left out."""
     if not path.exists():
         return []

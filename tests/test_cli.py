@@ -149,7 +149,7 @@ def test_wrong_sampling_is_told_by_its_flag(tmp_path, capsys):
 
 
 def test_status(tmp_path, capsys):
-    workdir.write_status(tmp_path, "training", 5, 40, 80)
+    workdir.write_status(tmp_path, "training", 5, 40, 80, saved=4)
     assert main(["status", f"--workdir={tmp_path}"]) == 0
     assert capsys.readouterr().out.splitlines()[:2] == ["state      training", "step       5"]
 

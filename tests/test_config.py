@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jaxlm import config as config_lib
-from jaxlm import run, schema
+from jaxlm import resume, schema
 from jaxlm.config import Config, DataConfig, ModelConfig, OptimConfig, Stage, TrainConfig
 from jaxlm.schema import ConfigError
 
@@ -37,7 +37,7 @@ def test_every_field_is_documented_and_has_a_resume_rule(cls):
         assert docs[field.name], f"{cls.__name__}.{field.name} has no docstring under it"
         section = dataclasses.is_dataclass(field.default_factory)
         assert section or field.metadata["resume"] in ("fixed", "recorded", "free")
-    assert cls.__doc__ and len(list(classes())) == 10
+    assert cls.__doc__ and len(list(classes())) == 11
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.py")), ids=lambda path: path.stem)
@@ -181,7 +181,7 @@ def test_a_resume_is_refused_what_is_fixed_by_name():
         SYNTHETIC, train=TrainConfig(seed=1), model=ModelConfig(d_ff=1024), optim=OptimConfig(lr=1)
     )
     with pytest.raises(ConfigError) as error:
-        run.allowed_changes(saved, new)
+        resume.allowed_changes(saved, new)
     message = str(error.value)
     assert "config.train.seed: 0 -> 1" in message and "config.model.d_ff: 1408 -> 1024" in message
     assert "optim" not in message and "start a new run in another --workdir" in message
@@ -192,12 +192,12 @@ def test_a_resume_neither_begins_nor_ends_adafactors_first_moment(old, new):
     """Its state would be of other arrays; AdamW's is the same whatever the decay."""
     saved = schema.to_dict(parse("optim.name=adafactor", f"optim.b1={old}"))
     with pytest.raises(ConfigError, match=rf"\n  config.optim.b1: {old} -> {new}\nGive the old"):
-        run.allowed_changes(saved, parse("optim.name=adafactor", f"optim.b1={new}"))
+        resume.allowed_changes(saved, parse("optim.name=adafactor", f"optim.b1={new}"))
     saved["optim"]["b1"] = 0.8
     less = parse("optim.name=adafactor", "optim.b1=0.7")
-    assert run.allowed_changes(saved, less) == [["optim.b1", 0.8, 0.7]]
+    assert resume.allowed_changes(saved, less) == [["optim.b1", 0.8, 0.7]]
     adamw = schema.to_dict(parse(f"optim.b1={old}"))
-    assert run.allowed_changes(adamw, parse(f"optim.b1={new}")) == [["optim.b1", old, new]]
+    assert resume.allowed_changes(adamw, parse(f"optim.b1={new}")) == [["optim.b1", old, new]]
 
 
 def test_a_resume_lists_what_is_recorded_and_passes_over_what_is_free():
@@ -207,7 +207,7 @@ def test_a_resume_lists_what_is_recorded_and_passes_over_what_is_free():
         train=TrainConfig(batch_size=16, end="200 steps"),
         log=config_lib.LogConfig(every="1 steps"),
     )
-    assert run.allowed_changes(saved, new) == [
+    assert resume.allowed_changes(saved, new) == [
         ["train.batch_size", 8, 16],
         ["train.end", "100 steps", "200 steps"],
     ]

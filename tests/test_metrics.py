@@ -68,7 +68,8 @@ def pending(step: int, loss: float = 2.0) -> Pending:
     result = Metrics(
         scalar(loss), scalar(1.5), scalar(0.5), scalar(30), jnp.array([0, step % 2], jnp.int32)
     )
-    return Pending(step, (step - 1) * 8, step * 8, result, 1e-3, data_wait_s=0.0)
+    before = (step - 1) * 8
+    return Pending(step, before, before + np.arange(8), before + 8, result, 1e-3, data_wait_s=0.0)
 
 
 def writer(directory, total_steps: int = 10, tensorboard: bool = False) -> Writer:
@@ -82,6 +83,7 @@ def writer(directory, total_steps: int = 10, tensorboard: bool = False) -> Write
         total_steps=total_steps,
         end=8 * total_steps,
         tensorboard=tensorboard,
+        saved=lambda: 7,
     )
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from jaxlm import cli
 from jaxlm import workdir as workdirs
-from jaxlm.checkpoint import CHECKSUMS
 from jaxlm.data import manifest as manifests
+from jaxlm.integrity import CHECKSUMS
 from tests.corpus import make_corpus
 from tests.system import runs
 
@@ -265,7 +265,7 @@ def test_skipped_rows_that_do_not_fit_the_run(again, windows, message):
 
 def test_a_complete_run_says_so_again(again):
     """Also when it was killed between its last save and saying so."""
-    workdirs.write_status(again.workdir, "training", 1, 8, 16)
+    workdirs.write_status(again.workdir, "training", 1, 8, 16, saved=None)
     assert again("train.end=2 steps") == (0, "")
     found = workdirs.status(again.workdir)
     assert (found["state"], found["step"], found["position"]) == ("done", 2, 16)
@@ -297,7 +297,7 @@ def test_a_flipped_bit_in_a_checkpoint(again):
     message = again.refused()
     assert f"{directory}: the checkpoint is damaged and will not be used:" in message
     assert f"{victim.relative_to(directory)}: does not match its checksum" in message
-    assert f"move {directory} away by hand" in message
+    assert "or go on from the one before it: jaxlm train --fallback" in message
 
 
 @pytest.mark.parametrize("name", [CHECKSUMS, "notes/metadata", "the largest"])
@@ -381,7 +381,9 @@ def test_a_loss_that_is_not_finite(again):
     assert runs.committed(again.workdir)[-1] < int(found[2])
     for step in runs.committed(again.workdir)[1:]:  # of parameters that had grown absurd already
         shutil.rmtree(runs.checkpoint(again.workdir, step))
-    code, message = again.as_process()
+    message = again.refused()
+    assert "this run has saved step" in message and "jaxlm train --fallback" in message
+    code, message = again.as_process("--fallback")
     assert code == 0, message
 
 

@@ -53,7 +53,7 @@ def write_run(directory: Path, cfg: Config) -> None:
     for step, position, size, windows in ((0, 0, 4, FIRST), (10, 44, cfg.train.batch_size, LATER)):
         start = Start(step, position, size, 1, 1, [1, 1, 1], digest, windows, [], "2026")
         workdir.append_start(directory, start)
-    workdir.write_status(directory, "training", 14, DONE, cfg.end)
+    workdir.write_status(directory, "training", 14, DONE, cfg.end, saved=None)
 
 
 class Case:

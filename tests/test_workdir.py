@@ -43,11 +43,11 @@ def test_status_is_where_the_run_is(tmp_path):
     with pytest.raises(UserError, match=r"no status.json there; has a run started\?"):
         workdir.status(tmp_path)
     assert workdir.reached(tmp_path) == 0
-    workdir.write_status(tmp_path, "training", 5, 40, 80)
+    workdir.write_status(tmp_path, "training", 5, 40, 80, saved=4)
     assert workdir.reached(tmp_path) == 40
     found = workdir.status(tmp_path)
     assert found.pop("time").startswith("20")
-    assert found == {"state": "training", "step": 5, "position": 40, "end": 80}
+    assert found == {"state": "training", "step": 5, "position": 40, "end": 80, "saved": 4}
     assert [p.name for p in tmp_path.iterdir()] == ["status.json"]
 
 

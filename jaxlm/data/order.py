@@ -105,6 +105,11 @@ class Order:
         """int64[S]: rows of each source drawn before `position`."""
         return self._mixture.draws(position)
 
+    @property
+    def stage_starts(self) -> tuple[int, ...]:
+        """Position at which each stage of the mixture begins."""
+        return self._mixture.starts
+
     def epochs(self, end: int) -> dict[str, float]:
         """Source -> how often a run that ends at position `end` goes through it."""
         rows = np.maximum(self._walk.rows, 1)
@@ -135,6 +140,10 @@ class _Mixture:
         for k, blocks in enumerate(np.diff(self._starts)):
             before = self._spreads[k].before(blocks[None])
             self._drawn[k + 1] = self._drawn[k] + before[0]
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        return tuple((self._starts * self._block_rows).tolist())
 
     def draw(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         positions = np.asarray(positions)  # beyond int64 they are Python's integers

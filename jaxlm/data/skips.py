@@ -2,19 +2,26 @@
 
 The file is a JSON list of windows [start, stop): positions start, start + 1, ..., stop - 1 are in
 no batch. They are part of the order; the clock is still the position, which moves on over a window.
+A window that the run made itself, going back from a spike, has the event's name as a third item.
 
 The positions that are left have ranks 0, 1, 2, ...: batches are runs of ranks.
 """
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from jaxlm.errors import UserError
+from jaxlm.workdir import write_durably
 
 FILE = "skips.json"
+
+EVENT = re.compile("[0-9a-z-]+")
+"""Name of an event: a directory is called by it."""
 
 LIMIT = 2**62
 """Positions are below it."""
@@ -27,11 +34,13 @@ class SkipsError(UserError):
 class Skips:
     """Windows of positions that are skipped. Arrays in, arrays out: int64, below 2**62."""
 
-    def __init__(self, windows: Sequence[Sequence[int]] = ()):
-        """`windows`: (start, stop) each, in order; they may touch. `SkipsError` if one is wrong."""
+    def __init__(self, windows: Sequence[Sequence[Any]] = ()):
+        """`windows`: (start, stop) or (start, stop, event) each, in order; they may touch.
+
+        `SkipsError` if one is wrong.
+        """
         end = 0
-        for window in windows:
-            start, stop = window
+        for start, stop, *_ in windows:
             if not 0 <= start < stop <= LIMIT:
                 raise SkipsError(
                     f"window [{start}, {stop}): must start at 0 or later, end after its start, and "
@@ -43,7 +52,14 @@ class Skips:
                     "ends; put the windows in order and merge those that overlap"
                 )
             end = stop
-        self.windows = tuple((int(start), int(stop)) for start, stop in windows)
+        self.windows = tuple((int(start), int(stop)) for start, stop, *_ in windows)
+        self.events = tuple(event[0] if event else None for _, _, *event in windows)
+        """Of each window, the event that made it, or None."""
+        self.entries = [
+            [*window] if event is None else [*window, event]
+            for window, event in zip(self.windows, self.events, strict=True)
+        ]
+        """The same as in the file."""
         self._starts, self._stops = np.array(self.windows, np.int64).reshape(-1, 2).T
         self._lost = np.concatenate([[0], np.cumsum(self._stops - self._starts)])
         """int64[K + 1]: positions in the first k windows."""
@@ -74,6 +90,28 @@ class Skips:
     def holds(self, positions: np.ndarray) -> np.ndarray:
         """bool[N]: which of these are skipped."""
         return self.at(self.rank(positions)) != positions
+
+    def with_event(self, start: int, stop: int, event: str) -> "Skips":
+        """These and what is left of a window that an event makes."""
+        found = list(self.entries)
+        for begin, end in [*self.windows, (stop, stop)]:
+            if start < begin:
+                found.append([start, min(begin, stop), event])
+            start = max(start, end)
+            if start >= stop:
+                break
+        return Skips(sorted(found, key=lambda window: window[:2]))
+
+    def overtaken(self, saved: "Skips", position: int) -> str | None:
+        """The event whose window a checkpoint of this position has learned from, if there is one.
+
+        `saved`: what was skipped when it was made.
+        """
+        for (start, stop), event in zip(self.windows, self.events, strict=True):
+            rows = np.arange(start, min(stop, position))
+            if event is not None and len(rows) and not saved.holds(rows).all():
+                return event
+        return None
 
     def before(self, position: int) -> tuple[tuple[int, int], ...]:
         """What is skipped before a position, as the fewest windows."""
@@ -126,5 +164,15 @@ def _words(skips: Skips, position: int) -> str:
     return ", ".join(windows) or "no rows"
 
 
+def save(workdir: Path, skips: Skips) -> None:
+    """Writes the file, whole, and so that it outlives the machine's power."""
+    write_durably(workdir / FILE, json.dumps(skips.entries) + "\n")
+
+
 def _is_window(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(type(n) is int for n in value)
+    return (
+        isinstance(value, list)
+        and len(value) in (2, 3)
+        and all(type(n) is int for n in value[:2])
+        and all(isinstance(event, str) and EVENT.fullmatch(event) for event in value[2:])
+    )

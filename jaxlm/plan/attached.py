@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from jaxlm import hardware, run, workdir
+from jaxlm import hardware, resume, workdir
 from jaxlm.config import Config
 from jaxlm.data import skips
 from jaxlm.data.corpus import open_corpus
@@ -27,7 +27,7 @@ def dry_run(cfg: Config, name: str, directory: Path) -> int:
     """
     workdir.check_could_write(directory)
     skips.load(directory)
-    run.check_resumes(cfg, directory, open_corpus(cfg))
+    resume.check_resumes(cfg, directory, open_corpus(cfg))
     devices = jax.devices()
     planned = plan(cfg, devices, program.compile(cfg, devices))
     planned = replace(planned, config=name)

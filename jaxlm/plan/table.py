@@ -28,6 +28,9 @@ from jaxlm.plan.target import Target
 CONFIGS, ROWS, PAGE = Path("configs"), Path("docs/plans.json"), Path("docs/plans.md")
 """From the root of the repository."""
 
+READ = ("model", "data", "loss", "optim", "train", "mesh")
+"""Sections of a config that a row tells of."""
+
 
 class Case(NamedTuple):
     """A row of the table."""
@@ -61,7 +64,7 @@ def basis(cfg: Config, where: Target) -> str:
     """A hash of what a row comes from besides its program: config, chip and price."""
     price = prices.of(where.chip.name)
     parts = {
-        "config": schema.to_dict(cfg),
+        "config": {name: schema.to_dict(getattr(cfg, name)) for name in READ},
         "chip": dataclasses.asdict(where.chip),
         "price": None if price is None else dataclasses.asdict(price),
     }

@@ -9,8 +9,8 @@ import pytest
 from jax import numpy as jnp
 
 from jaxlm import models, optim, state
-from jaxlm.checkpoint import Checkpoints
-from jaxlm.config import CheckpointConfig, OptimConfig
+from jaxlm.checkpoint import Checkpoints, Keep
+from jaxlm.config import OptimConfig
 from jaxlm.optim import OPTIMIZERS, newton_schulz
 from jaxlm.optim.optimizer import Optimizer
 from jaxlm.state import TrainState, split_position
@@ -112,7 +112,7 @@ def test_the_state_stays_on_the_host_and_the_counter_on_the_device(found):
 def test_a_run_resumes_with_offload_turned_on_or_off(name, found, offload, tmp_path):
     """Bit by bit, on another mesh."""
     _, _, after = found[offload]
-    checkpoints = Checkpoints(tmp_path, CheckpointConfig())
+    checkpoints = Checkpoints(tmp_path, Keep(3))
     checkpoints.save(after, 2, {})
     checkpoints.wait()
     mesh = tiny.mesh((2, 2, 2))

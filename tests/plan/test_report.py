@@ -6,7 +6,6 @@ from dataclasses import replace
 import jax
 import pytest
 
-from jaxlm.config import CheckpointConfig
 from jaxlm.hardware import CHIPS
 from jaxlm.metrics import flops_per_token
 from jaxlm.plan import program, report, target
@@ -14,6 +13,7 @@ from jaxlm.plan.figures import Plan
 from jaxlm.plan.memory import Memory
 from jaxlm.plan.program import Program
 from jaxlm.plan.report import Options
+from jaxlm.safety import CheckpointConfig
 from tests.plan import make_texts
 from tests.plan.make_texts import CONFIG, TARGETS
 

@@ -16,7 +16,6 @@ import orbax.checkpoint as ocp
 from jaxlm import workdir as workdirs
 from jaxlm.checkpoint import MARKER
 from jaxlm.config import (
-    CheckpointConfig,
     Config,
     DataConfig,
     EvaluateConfig,
@@ -24,6 +23,7 @@ from jaxlm.config import (
     ModelConfig,
     TrainConfig,
 )
+from jaxlm.safety import CheckpointConfig
 from jaxlm.schema import to_dict
 from jaxlm.workdir import write_json
 from tests.corpus import make_corpus
@@ -74,7 +74,7 @@ def config_file(path: Path, manifest: Path) -> Path:
 
 
 def train(config: Path, workdir: Path, *overrides: str) -> list[str]:
-    """The command of one process; overrides as `train.end=10 steps`."""
+    """The command of one process; overrides as `train.end=10 steps`, flags as they are."""
     return _command("jaxlm", "train", config, workdir, overrides)
 
 
@@ -87,7 +87,8 @@ def _command(
     module: str, name: str, config: Path, workdir: Path, overrides: Sequence[str]
 ) -> list[str]:
     place = [f"--config={config}", f"--workdir={workdir}"]
-    return [sys.executable, "-m", module, name, *place, *(f"--config.{o}" for o in overrides)]
+    rest = (o if o.startswith("--") else f"--config.{o}" for o in overrides)
+    return [sys.executable, "-m", module, name, *place, *rest]
 
 
 def environment(devices: int) -> dict[str, str]:

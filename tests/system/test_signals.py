@@ -11,7 +11,7 @@ from tests.system import runs
 pytestmark = pytest.mark.system
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
 def test_asked_to_stop(tmp_path, config, whole, number):
     log = tmp_path / "log"
     command = runs.train(config, tmp_path, runs.SLOWLY, "checkpoint.every=None")

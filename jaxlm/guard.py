@@ -1,0 +1,72 @@
+"""Steps whose loss or gradient stands out: what counts as a spike, and what is done about it.
+
+The loss and the gradient norm of a step are held against the median of the steps before it, in
+robust standard deviations. A step is judged by those up to the last but one before it, whether or
+not the host has read more: so the judgement is the same in a run that was interrupted.
+"""
+
+import math
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxlm.safety import GuardConfig
+
+FEWEST = 32
+"""Steps that must be known before one can stand out."""
+LAG = 2
+"""A step is dispatched when the one before it has not been read."""
+FLOOR = 0.005
+"""Least robust standard deviation, as a share of the median."""
+
+
+class Limits(NamedTuple):
+    """Above them a step stands out."""
+
+    loss: float
+    grad_norm: float
+
+
+class Seen(NamedTuple):
+    """A step that has been read."""
+
+    step: int
+    loss: float
+    grad_norm: float
+
+
+NO_LIMITS = Limits(math.inf, math.inf)
+
+
+class Guard:
+    """Takes each step that is read; plain data in and out of `memory`, for a resume."""
+
+    def __init__(self, cfg: GuardConfig, memory: Iterable[Iterable[Any]] = ()):
+        self._cfg = cfg
+        self._seen = deque((Seen(*entry) for entry in memory), maxlen=cfg.window + LAG)
+
+    @property
+    def memory(self) -> list[list[float]]:
+        """What a later `Guard` goes on with."""
+        return [list(seen) for seen in self._seen]
+
+    def limits(self, step: int) -> Limits:
+        """What a step may reach; no limits while too little is known."""
+        known = [seen for seen in self._seen if seen.step <= step - LAG][-self._cfg.window :]
+        if self._cfg.spike == "off" or len(known) < FEWEST:
+            return NO_LIMITS
+        values = np.array([(seen.loss, seen.grad_norm) for seen in known])
+        middle = np.median(values, axis=0)
+        spread = 1.4826 * np.median(np.abs(values - middle), axis=0)
+        spread = np.maximum(spread, FLOOR * np.abs(middle))
+        loss, grad_norm = middle + self._cfg.deviations * spread
+        return Limits(float(loss), float(grad_norm))
+
+    def push(self, seen: Seen) -> Limits | None:
+        """Takes a finite step that was read; the limits, if it is above one of them."""
+        limits = self.limits(seen.step)
+        self._seen.append(seen)
+        above = seen.loss > limits.loss or seen.grad_norm > limits.grad_norm
+        return limits if above else None

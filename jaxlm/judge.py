@@ -1,0 +1,129 @@
+"""What is said and done about steps that stand out.
+
+Every process judges every step that it reads, and all come to the same: loss, gradient norm and
+limits are the same numbers everywhere.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxlm.config import Config
+from jaxlm.data.source import TrainRows
+from jaxlm.drift import Drift
+from jaxlm.errors import UserError
+from jaxlm.guard import Guard, Limits, Seen
+from jaxlm.metrics import Read, Writer
+from jaxlm.run import Run
+
+
+class GoBack(NamedTuple):
+    """The run goes back to its last full checkpoint, and does not learn from these rows."""
+
+    event: str
+    """Its name: the step and what was wrong."""
+    window: tuple[int, int]
+    """Positions [start, stop)."""
+
+
+class Judge:
+    """Takes each step that is read; plain data in and out of `memory`, for a resume."""
+
+    def __init__(self, run: Run, memory: dict[str, Any], writer: Writer):
+        self._run, self._cfg, self._writer = run, run.cfg.guard, writer
+        self._guard = Guard(self._cfg, memory.get("guard", ()))
+        self._drift = Drift(memory.get("drift"))
+        self._edges = edges(run.cfg, stage_starts(run))
+
+    @property
+    def memory(self) -> dict[str, Any]:
+        """What a later `Judge` goes on with."""
+        return {"guard": self._guard.memory, "drift": self._drift.memory}
+
+    def __call__(self, read: Read) -> GoBack | None:
+        """Judges a step. `UserError` if it is not finite, or a spike too many."""
+        check_finite(read)
+        limits = self._guard.push(Seen(read.step, read.loss, read.grad_norm))
+        if limits is None:
+            self._watch_drift(read)
+            return None
+        event = f"{read.step:08}-spike"
+        goes_back = self._cfg.spike == "rollback"
+        self._tell(event, read, limits, goes_back)
+        if not goes_back:
+            return None
+        self._check_rollbacks(read)
+        return GoBack(event, self._window(read))
+
+    def _window(self, read: Read) -> tuple[int, int]:
+        """The batch and the batches around it: what is left of the run stays whole batches."""
+        skips, size = self._run.skips, self._run.cfg.train.batch_size
+        first, last, end = skips.rank(np.array([*read.positions_B[[0, -1]], self._run.cfg.end]))
+        margin = self._run.cfg.rows("guard.margin") // size * size
+        begin = max(first - margin, first % size)
+        stop = min(last + 1 + margin, end)
+        start, behind = skips.at(np.array([begin, stop - 1]))
+        return int(start), int(behind) + 1
+
+    def _watch_drift(self, read: Read) -> None:
+        if any(read.before < edge <= read.positions_B[-1] + 1 for edge in self._edges):
+            self._drift.forget()
+        shift = self._drift.push(read.step, read.loss) if self._cfg.drift else None
+        if shift:
+            line = (
+                f"the loss of the last steps before {read.step} lies {shift.size:+.4f} off its "
+                f"trend, {abs(shift.deviations):.1f} standard deviations: has the data changed?"
+            )
+            self._writer.event({"step": read.step, "kind": "drift", "size": shift.size}, line)
+
+    def _tell(self, name: str, read: Read, limits: Limits, goes_back: bool) -> None:
+        event = {
+            "event": name,
+            "step": read.step,
+            "kind": "spike",
+            "action": "rollback" if goes_back else "warn",
+            "loss": read.loss,
+            "grad_norm": read.grad_norm,
+            "limits": limits._asdict(),
+            "positions": read.positions_B.tolist(),
+        }
+        line = (
+            f"step {read.step} is a spike: loss {read.loss:.4f}, gradient norm "
+            f"{read.grad_norm:.3f}; by the steps before it at most {limits.loss:.4f} and "
+            f"{limits.grad_norm:.3f}" + ("; the run goes back" if goes_back else "")
+        )
+        self._writer.event(event, line)
+
+    def _check_rollbacks(self, read: Read) -> None:
+        most, done = self._cfg.max_rollbacks, len(set(self._run.skips.events) - {None})
+        if done >= most:
+            raise UserError(
+                f"step {read.step} is a spike, and the run has gone back {done} times already: "
+                f"config.guard.max_rollbacks={most}. Look at the batches (jaxlm trace), lower "
+                "config.optim.lr, or allow more"
+            )
+
+
+def check_finite(read: Read) -> None:
+    """`UserError` if the loss or the gradient of a step is not finite."""
+    for name, value in (("loss", read.loss), ("gradient norm", read.grad_norm)):
+        if not math.isfinite(value):
+            raise UserError(
+                f"the {name} of step {read.step} is {value}; nothing was saved after it. Resume "
+                "with a lower config.optim.lr or clip_norm, or look at the batch: jaxlm trace"
+            )
+
+
+def edges(cfg: Config, stages: Iterable[int]) -> tuple[int, ...]:
+    """Positions at which the loss changes its course on purpose."""
+    warmup, decay = cfg.rows("optim.warmup"), cfg.rows("optim.decay")
+    phases = (start for start, _ in cfg.dropout_phases())
+    return tuple(sorted({warmup, cfg.end - decay, *phases, *stages} - {0, cfg.end}))
+
+
+def stage_starts(run: Run) -> tuple[int, ...]:
+    """Of the mixture's stages."""
+    train = run.corpus.train
+    return train.order.stage_starts if isinstance(train, TrainRows) else ()

@@ -1,0 +1,254 @@
+"""Where a start of a run begins: at its own checkpoint, at another run's parameters, or anew."""
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from jaxlm import checkpoint, cluster, state, workdir
+from jaxlm.checkpoint import Checkpoints, Keep
+from jaxlm.config import Config
+from jaxlm.data import fingerprint, mixture, skips
+from jaxlm.data.corpus import Corpus
+from jaxlm.data.skips import Skips
+from jaxlm.data.source import TrainRows
+from jaxlm.integrity import CheckpointError, Damaged
+from jaxlm.run import Beginning, Options, Run, read_params
+from jaxlm.schema import ConfigError, changes, to_dict
+
+DATA, TOKENIZER = "data", "tokenizer"
+"""What `--allow-change` may name besides fixed fields."""
+
+
+def begin(run: Run, options: Options, say: Callable[[str], None]) -> Beginning:
+    """A new state, or the one of the newest checkpoint; written to the history.
+
+    Raises `UserError` for what the user must put right.
+    """
+    if isinstance(run.corpus.train, TrainRows):
+        left = {name: n for name, n in run.corpus.train.shards.leftover_chunks().items() if n}
+        if left:
+            say(f"chunks at the ends of shards that fill no row, and are not used: {left}")
+    if run.corpus.plan is not None:
+        for line in mixture.lines(run.corpus.plan):
+            say(line)
+    resumed = _resumed(run, options, say)
+    beginning, changed = resumed if resumed else (_new(run, options, say), [])
+    cfg, position = run.cfg, beginning.position
+    if position > cfg.end:
+        raise ConfigError(
+            f"config.train.end={cfg.train.end!r} is row {cfg.end}, before the checkpoint's row "
+            f"{position}; choose a later end"
+        )
+    _check_rows_left(run, position)
+    skipped = cfg.end - position - run.skips.count(position, cfg.end)
+    if skipped:
+        say(f"{skips.FILE}: {skipped:,} rows from row {position:,} on are not trained on")
+    if jax.process_index() == 0:
+        _write_start(run, options, beginning, changed)
+    for name, old, new in changed:
+        say(f"config.{name} has changed from {old!r} to {new!r}; written to history.jsonl")
+    if resumed:
+        say(f"resuming at step {beginning.step}, row {position:,}")
+    return beginning
+
+
+def _write_start(
+    run: Run, options: Options, beginning: Beginning, changed: list[list[Any]]
+) -> None:
+    cfg = run.cfg
+    workdir.write_json(run.workdir / "config.json", to_dict(cfg))
+    start = workdir.Start(
+        step=beginning.step,
+        position=beginning.position,
+        batch_size=cfg.train.batch_size,
+        processes=jax.process_count(),
+        devices=run.mesh.size,
+        mesh=list(run.mesh.shape.values()),
+        data=fingerprint.digest(run.corpus.train.fingerprint()),
+        skips=[list(window) for window in run.skips.windows],
+        changed=changed,
+        time=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        init_from=options.init_from,
+    )
+    workdir.append_start(run.workdir, start)
+
+
+# ---- a run that has begun before -----------------------------------------------------------------
+
+
+def _resumed(
+    run: Run, options: Options, say: Callable[[str], None]
+) -> tuple[Beginning, list[list[Any]]] | None:
+    """Where the newest checkpoint was, and what has changed since; None for a new run."""
+    step = _newest(run, options, say)
+    if step is None:
+        return None
+    notes, changed = _compared(run.checkpoints, step, run.cfg, run.corpus, options.allow_change)
+    template = state.abstract(run.step.model, run.step.optimizer, run.where)
+    restored = run.checkpoints.restore(step, template)
+    position = state.join_position(restored.position)
+    skips.check_past(Skips(notes["skips"]), run.skips, position)
+    return Beginning(restored, step, position, notes["memory"]), changed
+
+
+def _newest(run: Run, options: Options, say: Callable[[str], None]) -> int | None:
+    """Step of the newest checkpoint, which is whole; None if the run has none."""
+    step, saved = run.checkpoints.latest(), workdir.saved(run.workdir)
+    if saved is not None and (step is None or step < saved) and not options.fallback:
+        raise CheckpointError(
+            f"{run.checkpoints.path(saved)}: this run has saved step {saved}, and now it is not "
+            f"there, or without its marker; the newest is {_words(step)}. Restore it from a copy, "
+            "or go on from the one before it: jaxlm train --fallback"
+        )
+    while step is not None:
+        try:
+            run.checkpoints.verify(step)
+        except Damaged as e:
+            if not options.fallback:
+                raise
+            say(str(e).partition("\nRestore it")[0])
+            _put_aside(run, step, say)
+            step = run.checkpoints.latest()
+            if step is None:
+                raise CheckpointError(
+                    f"{run.workdir}: no checkpoint is left to fall back on. Begin a new run in "
+                    "another --workdir, perhaps with --init-from a snapshot of this one"
+                ) from None
+        else:
+            break
+    if step is None and saved is not None:
+        raise CheckpointError(
+            f"{run.workdir}: this run has saved step {saved}, but no checkpoint is there to fall "
+            "back on. Begin a new run in another --workdir"
+        )
+    return step
+
+
+def _put_aside(run: Run, step: int, say: Callable[[str], None]) -> None:
+    """Moves a damaged checkpoint away; all processes call it and wait."""
+    if jax.process_index() == 0:
+        name = "damaged-" + time.strftime("%Y%m%d-%H%M%S")
+        target = checkpoint.abandon(run.workdir, run.checkpoints.path(step), name)
+        say(f"moved to {target}; falling back to the one before")
+    cluster.gather(f"checkpoint {step} is moved", True)
+    run.checkpoints.reload()
+
+
+def check_resumes(cfg: Config, directory: Path, corpus: Corpus) -> None:
+    """`UserError` if the newest checkpoint in a directory is of another config or other data.
+
+    Reads its notes alone, and writes nothing. That it is whole is for a start to see.
+    """
+    path = checkpoint.full(directory)
+    if path.is_dir():
+        with contextlib.closing(Checkpoints(path, Keep(1), read_only=True)) as found:
+            step = found.latest()
+            if step is not None:
+                _compared(found, step, cfg, corpus)
+
+
+def _compared(
+    checkpoints: Checkpoints, step: int, cfg: Config, corpus: Corpus, allowed: Sequence[str] = ()
+) -> tuple[dict[str, Any], list[list[Any]]]:
+    """A checkpoint's notes, and what the config changes of it; `UserError` if it may not."""
+    notes = checkpoints.notes(step)
+    changed = allowed_changes(notes["config"], cfg, allowed)
+    now = corpus.train.fingerprint()
+    if DATA not in allowed:
+        fingerprint.check(notes["data"], now)
+    elif notes["data"] != now:
+        changed.append([DATA, *map(fingerprint.digest, (notes["data"], now))])
+    if notes["tokenizer"] != corpus.tokenizer_hash:
+        if TOKENIZER not in allowed:
+            raise ConfigError(
+                f"the checkpoint was trained on tokens of the tokenizer {notes['tokenizer']}, and "
+                f"the corpus is of {corpus.tokenizer_hash}: to the model they mean something else. "
+                f"Give the run's own corpus, or, if you know better, --allow-change={TOKENIZER}"
+            )
+        changed.append([TOKENIZER, notes["tokenizer"], corpus.tokenizer_hash])
+    return notes, changed
+
+
+def allowed_changes(
+    saved: dict[str, Any], cfg: Config, allowed: Sequence[str] = ()
+) -> list[list[Any]]:
+    """[field, old, new] of each recorded field that differs from a checkpoint's config.
+
+    `ConfigError` names the fixed fields that differ and are not `allowed` to; with Adafactor also
+    `optim.b1`, where a change would begin or end its first moment.
+    """
+    found = list(changes(Config, saved, cfg))
+    forbidden = [
+        f"config.{name}: {old!r} -> {new!r}"
+        for name, old, new, rule in found
+        if (
+            rule == "fixed"
+            or (name == "optim.b1" and cfg.optim.name == "adafactor" and 0 in (old, new))
+        )
+        and name not in allowed
+    ]
+    if forbidden:
+        raise ConfigError(
+            "this run began with another configuration, and these fields may not change:\n  "
+            + "\n  ".join(forbidden)
+            + "\nGive the old values, or start a new run in another --workdir, or, if you know "
+            "better, name each: --allow-change=FIELD"
+        )
+    return [[name, old, new] for name, old, new, rule in found if rule != "free"]
+
+
+def _check_rows_left(run: Run, position: int) -> None:
+    """`ConfigError` if what is left of a run is not whole batches, or all of it is skipped."""
+    end, size = run.cfg.end, run.cfg.train.batch_size
+    left = run.skips.count(position, end)
+    skipped = f", without the {end - position - left} that {skips.FILE} skips,"
+    if left % size:
+        raise ConfigError(
+            f"config.train.batch_size={size}: from row {position} to the end, row {end}, there are "
+            f"{left} rows{skipped if run.skips.windows else ','} which is not whole batches. Use a "
+            f"batch size that divides {left}, or skip {left % size} more rows in {skips.FILE}"
+        )
+    if not left and position < end:
+        raise ConfigError(
+            f"{skips.FILE} skips all rows from row {position}, where the run is, to its end, row "
+            f"{end}: nothing is left to train on. Set a later config.train.end"
+        )
+
+
+# ---- a new run -----------------------------------------------------------------------------------
+
+
+def _new(run: Run, options: Options, say: Callable[[str], None]) -> Beginning:
+    snapshot = run.snapshots.latest()
+    if snapshot is not None:
+        raise CheckpointError(
+            f"{run.snapshots.path(snapshot)}: is a snapshot, parameters alone, and cannot be "
+            "resumed; the full checkpoints are gone. Restore one, or begin a new run in another "
+            f"--workdir with --init-from={run.snapshots.path(snapshot)}"
+        )
+    fresh = state.init(run.step.model, run.step.optimizer, run.cfg.train.seed, run.where)
+    if options.init_from is not None:
+        path = _origin(Path(options.init_from).absolute())
+        fresh = fresh._replace(params=read_params(path, run)[0])
+        say(f"parameters from {path}")
+    return Beginning(fresh, 0, 0, {})
+
+
+def _origin(path: Path) -> Path:
+    """A checkpoint, of its own path or of its run's work directory: the newest there."""
+    if (path / checkpoint.MARKER).exists():
+        return path
+    found = checkpoint.newest(path)
+    if found is None:
+        raise ConfigError(
+            f"--init-from={path}: is no checkpoint, no snapshot, and no work directory with one"
+        )
+    return found
+
+
+def _words(step: int | None) -> str:
+    return "none" if step is None else f"that of step {step}"

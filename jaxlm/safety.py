@@ -1,0 +1,77 @@
+"""Configuration of what keeps a run safe: its checkpoints, and a watch over its loss."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from jaxlm.schema import free, recorded
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """Full checkpoints, which a run resumes from, and snapshots, which it does not need.
+
+    The last step is always saved whole. A snapshot has the parameters alone, in bfloat16.
+    """
+
+    every: str | None = free(None)
+    """Save each time so much training has passed; None does not."""
+    every_minutes: float | None = free(360.0)
+    """Save when so many minutes have passed since the last save; agreed among all hosts."""
+    at: tuple[str, ...] = free(())
+    """Save at these moments too, ("1000 steps", "80 %"), and keep what was saved for ever."""
+    preemptions_per_day: float | None = free(None)
+    """Of the whole job, on spot machines. If set, saves come as often as loses the least time by
+    their own measured cost, but no more seldom than `every_minutes`."""
+    keep: int = free(3)
+    """How many of the newest are kept."""
+    keep_every: int | None = free(None)
+    """Checkpoints of steps that are multiples of this are kept for ever."""
+    snapshot_every: str | None = free(None)
+    """As `every`, of snapshots."""
+    snapshot_every_minutes: float | None = free(60.0)
+    """As `every_minutes`, of snapshots."""
+    snapshot_keep: int = free(3)
+    """How many of the newest snapshots are kept."""
+    snapshot_keep_every: int | None = free(None)
+    """Snapshots of steps that are multiples of this are kept for ever."""
+
+    def __post_init__(self) -> None:
+        for keep, every in (("keep", "keep_every"), ("snapshot_keep", "snapshot_keep_every")):
+            least = (getattr(self, keep), getattr(self, every))
+            if any(n is not None and n < 1 for n in least):
+                raise ValueError(f"{keep}={least[0]}, {every}={least[1]}: at least 1")
+        for name in ("every_minutes", "snapshot_every_minutes", "preemptions_per_day"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ValueError(f"{name}={value}: must be above 0")
+
+
+@dataclass(frozen=True)
+class GuardConfig:
+    """What is done about steps whose loss stands out; `jaxlm.guard` and `jaxlm.drift` judge them.
+
+    A loss or gradient that is not finite stops the run.
+    """
+
+    spike: Literal["off", "warn", "rollback"] = recorded("warn")
+    """What a loss or gradient norm far above those before it leads to: a warning; or the run goes
+    back to the last full checkpoint, and jumps over the batch."""
+    deviations: float = recorded(10.0)
+    """How far is far: robust standard deviations above the median."""
+    window: int = recorded(128)
+    """Steps that the median is of."""
+    margin: str = recorded("0 steps")
+    """So much before and after the batch is jumped over with it, in whole batches: a loss often
+    leaps some steps after what made it leap."""
+    max_rollbacks: int = recorded(3)
+    """Times that a run may go back; one more spike stops it."""
+    drift: bool = free(True)
+    """Whether to warn of small lasting shifts of the loss."""
+
+    def __post_init__(self) -> None:
+        if self.deviations <= 0:
+            raise ValueError(f"deviations={self.deviations}: must be above 0")
+        if self.window < 32:
+            raise ValueError(f"window={self.window}: must be at least 32, to have a median of")
+        if self.max_rollbacks < 0:
+            raise ValueError(f"max_rollbacks={self.max_rollbacks}: must be at least 0")

@@ -1,0 +1,164 @@
+"""A spike makes the run go back and jump over its rows; so does a run that is killed on the way.
+
+The spike is real: one batch is of random tokens, after a loss that has long fallen.
+"""
+
+import json
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from jaxlm import workdir as workdirs
+from jaxlm.data import skips
+from tests.corpus import make_corpus
+from tests.system import runs
+
+STEPS, SPIKE, MARGIN = 100, 71, 2
+"""The spike is the batch of that step; batches have 4 rows."""
+ROWS = (4 * (SPIKE - 1 - MARGIN), 4 * (SPIKE + MARGIN))
+OVERRIDES = (
+    f"train.end={STEPS} steps",
+    "optim.lr=1e-2",
+    "checkpoint.every=1 steps",
+    "checkpoint.keep=100",
+    "evaluate.every=None",
+    "model.dropout=()",
+    "guard.spike=rollback",
+    "guard.window=32",
+    f"guard.margin={MARGIN} steps",
+)
+
+
+@pytest.fixture(scope="module")
+def spiky(tmp_path_factory) -> Path:
+    """A config whose corpus has that batch."""
+    root = tmp_path_factory.mktemp("spiky")
+    manifest = make_corpus(
+        root / "data", {"good": [400], "noise": [8]}, noise=["noise"], tokenizer=True
+    )
+    path = runs.config_file(root / "run.json", manifest)
+    config = json.loads(path.read_text())
+    good, noise = [["good", 1.0], ["noise", 0.0]], [["good", 0.0], ["noise", 1.0]]
+    config["data"]["mixture"] = [
+        {"weights": good, "until": f"{SPIKE - 1} steps"},
+        {"weights": noise, "until": f"{SPIKE} steps"},
+        {"weights": good, "until": None},
+    ]
+    config["data"]["block_rows"] = 4
+    config["data"]["mixture_tolerance"] = 1.0
+    workdirs.write_json(path, config)
+    return path
+
+
+@pytest.fixture(scope="module")
+def gone_back(spiky, tmp_path_factory) -> Path:
+    """A run that went back, and to its end, undisturbed."""
+    workdir = tmp_path_factory.mktemp("gone_back") / "run"
+    command = runs.train(spiky, workdir, *OVERRIDES)
+    code, output = runs.finish(command, workdir.with_suffix(".log"))
+    assert code == 0, output
+    assert f"step {SPIKE} is a spike: loss " in output
+    return workdir
+
+
+def event(workdir: Path) -> dict:
+    """The one spike; a run that was killed at once tells of it again."""
+    found = [e for e in workdirs.lines(workdir / "events.jsonl") if e["kind"] == "spike"]
+    assert len({e["event"] for e in found}) == 1
+    return found[-1]
+
+
+def test_the_run_goes_back_and_jumps_over_the_rows(gone_back):
+    found = event(gone_back)
+    assert found["step"] == SPIKE and found["action"] == "rollback"
+    assert found["positions"] == list(range(4 * (SPIKE - 1), 4 * SPIKE))
+    assert json.loads((gone_back / skips.FILE).read_text()) == [[*ROWS, found["event"]]]
+    first, second = workdirs.history(gone_back)
+    assert (first.step, second.step) == (0, SPIKE - 1 - MARGIN)
+    assert second.position == ROWS[0] and second.skips == [list(ROWS)]
+    moved = sorted(p.name for p in (gone_back / "abandoned" / found["event"] / "full").iterdir())
+    assert moved == [str(step) for step in range(SPIKE - MARGIN, SPIKE)]
+    steps = STEPS - 1 - 2 * MARGIN
+    assert runs.committed(gone_back)[-1] == steps
+    assert workdirs.status(gone_back)["saved"] == steps
+
+
+@pytest.mark.system
+def test_it_ends_as_one_that_never_saw_the_rows(gone_back, spiky, tmp_path):
+    workdir = tmp_path / "run"
+    workdir.mkdir()
+    (workdir / skips.FILE).write_text(json.dumps([list(ROWS)]))
+    code, output = runs.finish(runs.train(spiky, workdir, *OVERRIDES), tmp_path / "log")
+    assert code == 0, output
+    assert "spike" not in output
+    last = STEPS - 1 - 2 * MARGIN
+    runs.assert_same(runs.state(workdir, last), runs.state(gone_back, last))
+
+
+KILLED_AT = """
+import os, signal, sys
+from jaxlm import cli, rollback
+
+def kill(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+{patch}
+sys.exit(cli.main(sys.argv[1:]))
+"""
+GAPS = {
+    "before the rows are written": "rollback.skips.save = kill",
+    "before a checkpoint is moved": "rollback.checkpoint.abandon = kill",
+    "between two moves": """
+move, moved = rollback.checkpoint.abandon, []
+def once(*args):
+    if moved:
+        kill()
+    moved.append(move(*args))
+    return moved[-1]
+rollback.checkpoint.abandon = once""",
+    "before the state is restored": """
+from jaxlm import train
+back = rollback.go_back
+def then_kill(*args):
+    back(*args)
+    kill()
+rollback.go_back = then_kill""",
+}
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("gap", GAPS)
+def test_killed_on_the_way(gap, spiky, gone_back, tmp_path):
+    workdir = tmp_path / "run"
+    program = KILLED_AT.format(patch=GAPS[gap])
+    command = runs.train(spiky, workdir, *OVERRIDES)
+    killed = [sys.executable, "-c", program, *command[3:]]
+    code, output = runs.finish(killed, tmp_path / "killed.log")
+    assert code == -signal.SIGKILL and f"step {SPIKE} is a spike" in output, output
+    code, output = runs.finish(command, tmp_path / "again.log")
+    assert code == 0, output
+    last = STEPS - 1 - 2 * MARGIN
+    runs.assert_same(runs.state(workdir, last), runs.state(gone_back, last))
+    assert runs.committed(workdir)[-1] == last
+    moved = workdir / "abandoned" / event(workdir)["event"] / "full"
+    assert {p.name for p in moved.iterdir()} >= {str(s) for s in range(SPIKE - MARGIN, SPIKE)}
+
+
+@pytest.mark.system
+def test_a_spike_too_many_stops_the_run(spiky, tmp_path):
+    command = runs.train(spiky, tmp_path / "run", *OVERRIDES, "guard.max_rollbacks=0")
+    code, output = runs.finish(command, tmp_path / "log")
+    assert code == 2
+    assert "the run has gone back 0 times already: config.guard.max_rollbacks=0" in output
+
+
+@pytest.mark.system
+def test_a_warning_changes_nothing(spiky, tmp_path):
+    one, other = tmp_path / "warn", tmp_path / "off"
+    for workdir, spike in ((one, "warn"), (other, "off")):
+        command = runs.train(spiky, workdir, *OVERRIDES, f"guard.spike={spike}")
+        code, output = runs.finish(command, workdir.with_suffix(".log"))
+        assert code == 0 and (f"step {SPIKE} is a spike" in output) == (spike == "warn")
+    runs.assert_same(runs.state(one, STEPS), runs.state(other, STEPS))

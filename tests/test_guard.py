@@ -1,0 +1,71 @@
+"""A spike is told from noise and from falling losses, the same in an interrupted run."""
+
+import math
+
+import numpy as np
+
+from jaxlm.guard import FEWEST, NO_LIMITS, Guard, Seen
+from jaxlm.safety import GuardConfig
+
+CFG = GuardConfig()
+
+
+def steps(count: int, seed: int = 0) -> list[Seen]:
+    """A falling loss with noise, and a gradient norm with more."""
+    random = np.random.default_rng(seed)
+    return [
+        Seen(i, 2 + 6 * i**-0.3 + random.normal(0, 0.02), abs(random.normal(0.5, 0.1)))
+        for i in range(1, count + 1)
+    ]
+
+
+def judged(guard: Guard, seen: list[Seen]) -> list[int]:
+    return [s.step for s in seen if guard.push(s) is not None]
+
+
+def test_no_false_alarm_in_ten_thousand_steps():
+    assert judged(Guard(CFG), steps(10_000)) == []
+
+
+def test_a_spike_of_the_loss_or_of_the_gradient():
+    run = steps(2000)
+    run[1499] = run[1499]._replace(loss=run[1499].loss + 0.5)
+    run[1799] = run[1799]._replace(grad_norm=10.0)
+    assert judged(Guard(CFG), run) == [1500, 1800]
+
+
+def test_nothing_stands_out_while_little_is_known():
+    run = [s._replace(loss=100.0) if s.step == FEWEST else s for s in steps(FEWEST)]
+    guard = Guard(CFG)
+    assert judged(guard, run) == []
+    assert guard.limits(FEWEST + 1) == NO_LIMITS
+    assert math.isfinite(guard.limits(FEWEST + 2).loss)
+
+
+def test_a_step_is_judged_by_those_before_the_last():
+    """So that it does not matter how far the host has read when the step begins."""
+    run = steps(100)
+    early, late = Guard(CFG), Guard(CFG)
+    for s in run[:98]:
+        early.push(s)
+        late.push(s)
+    before = early.limits(100)
+    late.push(run[98])
+    assert late.limits(100) == before
+
+
+def test_a_guard_goes_on_from_its_memory():
+    run = steps(400)
+    run[350] = run[350]._replace(loss=9.0)
+    whole, first = Guard(CFG), Guard(CFG)
+    expected = [whole.push(s) for s in run]
+    found = [first.push(s) for s in run[:340]]
+    second = Guard(CFG, first.memory)
+    assert found + [second.push(s) for s in run[340:]] == expected
+    assert expected[350] is not None
+
+
+def test_off_is_off():
+    run = steps(100)
+    run[80] = run[80]._replace(loss=1e9)
+    assert judged(Guard(GuardConfig(spike="off")), run) == []
