@@ -18,8 +18,9 @@ FEWEST = 32
 """Steps that must be known before one can stand out."""
 LAG = 2
 """A step is dispatched when the one before it has not been read."""
-FLOOR = 0.005
-"""Least robust standard deviation, as a share of the median."""
+FLOOR = (0.005, 0.3)
+"""Least robust standard deviations of loss and gradient norm, as a share of the median. The norm of
+a small batch has long tails: half again as much as usual is no news (seen in the demo)."""
 
 
 class Limits(NamedTuple):
@@ -60,7 +61,7 @@ class Guard:
         values = np.array([(seen.loss, seen.grad_norm) for seen in known])
         middle = np.median(values, axis=0)
         spread = 1.4826 * np.median(np.abs(values - middle), axis=0)
-        spread = np.maximum(spread, FLOOR * np.abs(middle))
+        spread = np.maximum(spread, np.array(FLOOR) * np.abs(middle))
         loss, grad_norm = middle + self._cfg.deviations * spread
         return Limits(float(loss), float(grad_norm))
 

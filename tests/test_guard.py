@@ -34,6 +34,12 @@ def test_a_spike_of_the_loss_or_of_the_gradient():
     assert judged(Guard(CFG), run) == [1500, 1800]
 
 
+def test_a_gradient_norm_with_a_long_tail_is_no_spike():
+    random = np.random.default_rng(1)
+    run = [s._replace(grad_norm=0.4 * np.exp(random.normal(0, 0.25))) for s in steps(10_000)]
+    assert judged(Guard(CFG), run) == []
+
+
 def test_nothing_stands_out_while_little_is_known():
     run = [s._replace(loss=100.0) if s.step == FEWEST else s for s in steps(FEWEST)]
     guard = Guard(CFG)
