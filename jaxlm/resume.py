@@ -92,6 +92,9 @@ def _resumed(
     restored = run.checkpoints.restore(step, template)
     position = state.join_position(restored.position)
     skips.check_past(Skips(notes["skips"]), run.skips, position)
+    _put_aside(
+        run, run.snapshots, [s for s in run.snapshots.steps() if s > step], "done-again", say
+    )
     return Beginning(restored, step, position, notes["memory"]), changed
 
 
@@ -111,7 +114,7 @@ def _newest(run: Run, options: Options, say: Callable[[str], None]) -> int | Non
             if not options.fallback:
                 raise
             say(str(e).partition("\nRestore it")[0])
-            _put_aside(run, step, say)
+            _put_aside(run, run.checkpoints, [step], "damaged", say)
             step = run.checkpoints.latest()
             if step is None:
                 raise CheckpointError(
@@ -128,14 +131,23 @@ def _newest(run: Run, options: Options, say: Callable[[str], None]) -> int | Non
     return step
 
 
-def _put_aside(run: Run, step: int, say: Callable[[str], None]) -> None:
-    """Moves a damaged checkpoint away; all processes call it and wait."""
+def _put_aside(
+    run: Run, kind: Checkpoints, steps: list[int], why: str, say: Callable[[str], None]
+) -> None:
+    """Moves checkpoints of these steps away; all processes call it and wait.
+
+    Damaged ones, or snapshots of steps that will be done again: Orbax saves none before its newest.
+    """
+    if not steps:
+        return
+    cluster.gather(f"checkpoints to move are known: {why}", True)
     if jax.process_index() == 0:
-        name = "damaged-" + time.strftime("%Y%m%d-%H%M%S")
-        target = checkpoint.abandon(run.workdir, run.checkpoints.path(step), name)
-        say(f"moved to {target}; falling back to the one before")
-    cluster.gather(f"checkpoint {step} is moved", True)
-    run.checkpoints.reload()
+        name = f"{why}-{time.strftime('%Y%m%d-%H%M%S')}"
+        for step in steps:
+            target = checkpoint.abandon(run.workdir, kind.path(step), name)
+            say(f"{kind.path(step)}: moved to {target}")
+    cluster.gather(f"checkpoints are moved: {why}", True)
+    kind.reload()
 
 
 def check_resumes(cfg: Config, directory: Path, corpus: Corpus) -> None:

@@ -94,6 +94,8 @@ class Saver:
         self._step: int | None = None
         """Of the save whose outcome the processes have not told each other yet."""
         self._failures, self._told = 0, False
+        self.begun = checkpoints.latest() is not None
+        """Whether there was a save: the same on all processes."""
 
     @property
     def due(self) -> bool:
@@ -110,6 +112,7 @@ class Saver:
         self.finish()
         self._checkpoints.save(tree, step, notes, for_ever)
         self._last_s, self._step, self._told = time.monotonic(), step, False
+        self.begun = True
 
     def save_last(self, tree: Any, step: int, notes: dict[str, Any]) -> None:
         """Saves and waits, again if need be. `EnvironmentProblem` if it cannot be done."""

@@ -198,10 +198,12 @@ class Saves:
         """Starts what is due after a step that has been read."""
         notes = run_lib.notes(self._run, position, self._judge.memory)
         with self._writer.pause():
-            if asked == saving.FULL or self._full.schedule.asks(before, position):
+            snapshot = asked == SNAPSHOT or self._snapshots.schedule.asks(before, position)
+            first = snapshot and not self._full.begun  # from a snapshot alone no run goes on
+            if asked == FULL or first or self._full.schedule.asks(before, position):
                 for_ever = self._full.schedule.chosen(before, position)
                 self._full.save(train_state, step, notes, for_ever)
-            if asked == saving.SNAPSHOT or self._snapshots.schedule.asks(before, position):
+            if snapshot:
                 self._snapshots.save(saving.snapshot_of(train_state.params), step, notes)
 
     def last(self, train_state: TrainState, step: int, position: int) -> None:

@@ -32,6 +32,13 @@ def origin(config, tmp_path_factory) -> Path:
     return workdir
 
 
+def test_the_first_save_is_a_full_one(config, tmp_path):
+    """A run that is killed behind its first snapshot has something to go on from."""
+    more = ("checkpoint.snapshot_every=6 steps", "train.end=10 steps", "checkpoint.keep=9")
+    finish(runs.train(config, tmp_path / "run", *SHORT, *more), tmp_path / "run")
+    assert snapshots(tmp_path / "run") == [6] and runs.committed(tmp_path / "run") == [6, 10]
+
+
 def snapshots(workdir: Path) -> list[int]:
     found = checkpoint.snapshots(workdir).glob(f"*/{checkpoint.MARKER}")
     return sorted(int(marker.parent.name) for marker in found)
@@ -87,8 +94,11 @@ def test_a_missing_marker_stops_the_run_and_fallback_goes_on(origin, config, tmp
     assert "full/40: this run has saved step 40, and now it is not there" in output
     assert (*(workdir / "abandoned").glob("*/full/40"),) != ()  # put aside, not lost
     assert runs.committed(workdir) == [10]
-    output = finish([*command, "--fallback"], workdir)
-    assert "resuming at step 10" in output
+    again = [*command, "--fallback", "--config.checkpoint.snapshot_every=15 steps"]
+    output = finish(again, workdir)
+    assert "resuming at step 10" in output and "could not be saved" not in output
+    assert snapshots(workdir) == [15, 30]  # made again; the old ones are put aside
+    assert len(list((workdir / "abandoned").glob("done-again-*/snapshots/*"))) == 2
     runs.assert_same(runs.state(workdir, 40), runs.state(origin, 40))
 
 
@@ -103,7 +113,7 @@ def test_a_damaged_checkpoint_and_the_one_before_it(origin, config, tmp_path):
     assert code == 2 and "jaxlm train --fallback" in output
     assert runs.committed(workdir) == [10, 40]  # nothing was touched
     output = finish([*command, "--fallback"], workdir)
-    assert "falling back to the one before" in output and "resuming at step 10" in output
+    assert "moved to" in output and "resuming at step 10" in output
     runs.assert_same(runs.state(workdir, 40), runs.state(origin, 40))
 
 
