@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -163,6 +164,14 @@ def committed(workdir: Path) -> list[int]:
     """Steps with a finished checkpoint, in order."""
     markers = (workdir / "checkpoints" / "full").glob(f"*/{MARKER}")
     return sorted(int(marker.parent.name) for marker in markers)
+
+
+def go_back(workdir: Path, step: int) -> None:
+    """Makes of a run one that was killed after it had saved this step."""
+    for later in committed(workdir):
+        if later > step:
+            shutil.rmtree(checkpoint(workdir, later))
+    workdirs.write_saved(workdir, step)
 
 
 def unfinished(workdir: Path) -> list[Path]:

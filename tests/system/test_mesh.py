@@ -22,9 +22,7 @@ LOSS_ATOL = 2e-5
 def half(whole: Path, workdir: Path) -> Path:
     """A copy of the run as a kill after `HALF` would have left it."""
     shutil.copytree(whole, workdir)
-    for step in runs.committed(workdir):
-        if step > HALF:
-            shutil.rmtree(runs.checkpoint(workdir, step))
+    runs.go_back(workdir, HALF)
     (workdir / "metrics.jsonl").unlink()
     return workdir
 

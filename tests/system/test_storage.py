@@ -51,12 +51,19 @@ def test_a_full_disk(tmp_path, config, whole):
     code, output = runs.finish(script, tmp_path / "log")
     assert code == 0, output
     first, second = output.split("\nexit 78\n")
-    last = re.search(r"^resuming at step (\d+)", second, re.M)[1]
-    failed = runs.checkpoint(workdir, int(last) + runs.SAVE_EVERY)
+    last = int(re.search(r"^resuming at step (\d+)", second, re.M)[1])
+    full = [
+        re.escape(str(runs.checkpoint(workdir, step)))
+        for step in range(0, runs.STEPS + 1, runs.SAVE_EVERY)
+    ]
+    assert re.search(
+        f"^process 0: {full[last // runs.SAVE_EVERY + 1]}: the checkpoint could not be saved",
+        first,
+        re.M,
+    )
     message = first.splitlines()[-1]
-    assert message.startswith(f"jaxlm train: {failed}: the checkpoint could not be saved (")
+    assert re.match(f"jaxlm train: {full[-1]}: the checkpoint could not be saved", message)
     assert message.endswith(
-        "The ones before it are whole: see that the disk has room and can be written, then start "
-        "again"
+        "The ones before it are whole: see that the disk has room and can be written"
     )
     runs.assert_same(runs.state(kept), runs.state(whole))

@@ -1,7 +1,6 @@
 """`trace` against what the trainer's steps were given: resumes, other batches, skipped windows."""
 
 import json
-import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -36,13 +35,6 @@ def run(root: Path, manifest: Path, *overrides: str, windows: list[list[int]]) -
     return output
 
 
-def go_back(workdir: Path, step: int) -> None:
-    """Removes the checkpoints behind a step."""
-    for later in runs.committed(workdir):
-        if later > step:
-            shutil.rmtree(runs.checkpoint(workdir, later))
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Path:
     """A run of 4 rows a step that went back to step 18, to skip more rows and to go on with 6."""
@@ -51,7 +43,7 @@ def trained(tmp_path_factory) -> Path:
     said = run(root, manifest, windows=EARLY)
     assert "skips.json: 8 rows from row 0 on are not trained on" in said
     assert workdirs.status(root / "run")["step"] == (300 - 8) // 4
-    go_back(root / "run", 18)
+    runs.go_back(root / "run", 18)
     said = run(root, manifest, "train.batch_size=6", windows=LATER)
     assert "resuming at step 18, row 80" in said
     assert "skips.json: 28 rows from row 80 on are not trained on" in said
@@ -106,7 +98,7 @@ def test_skips_that_a_resume_brought_change_nothing_before_them(trained, tmp_pat
     """A run that knew all windows from its start ends in the same bits."""
     manifest = trained / "corpus/manifest.json"
     run(tmp_path, manifest, windows=LATER)
-    go_back(tmp_path / "run", 18)
+    runs.go_back(tmp_path / "run", 18)
     run(tmp_path, manifest, "train.batch_size=6", windows=LATER)
     runs.assert_same(runs.state(tmp_path / "run", 50), runs.state(trained / "run", 50))
 
