@@ -172,6 +172,8 @@ def _controls(number: int) -> step.Controls:
         dropout=np.float32(0.1),
         positions=state.split_position(positions),
         next_position=state.split_position(int(positions[-1]) + 1),
+        max_loss=np.float32(np.inf),
+        max_grad_norm=np.float32(np.inf),
         flags=jnp.zeros((1, 2), jnp.int32),
     )
 

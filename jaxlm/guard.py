@@ -7,7 +7,7 @@ not the host has read more: so the judgement is the same in a run that was inter
 
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,14 +44,17 @@ NO_LIMITS = Limits(math.inf, math.inf)
 class Guard:
     """Takes each step that is read; plain data in and out of `memory`, for a resume."""
 
-    def __init__(self, cfg: GuardConfig, memory: Iterable[Iterable[Any]] = ()):
+    def __init__(self, cfg: GuardConfig, memory: Mapping[str, Any] | None = None):
+        memory = memory or {"seen": (), "left_out": ()}
         self._cfg = cfg
-        self._seen = deque((Seen(*entry) for entry in memory), maxlen=cfg.window + LAG)
+        self._seen = deque((Seen(*entry) for entry in memory["seen"]), maxlen=cfg.window + LAG)
+        self._left_out: list[int] = list(memory["left_out"])
+        """Steps whose batch was not learned from."""
 
     @property
-    def memory(self) -> list[list[float]]:
+    def memory(self) -> dict[str, Any]:
         """What a later `Guard` goes on with."""
-        return [list(seen) for seen in self._seen]
+        return {"seen": [list(seen) for seen in self._seen], "left_out": self._left_out}
 
     def limits(self, step: int) -> Limits:
         """What a step may reach; no limits while too little is known."""
@@ -62,8 +65,9 @@ class Guard:
         middle = np.median(values, axis=0)
         spread = 1.4826 * np.median(np.abs(values - middle), axis=0)
         spread = np.maximum(spread, np.array(FLOOR) * np.abs(middle))
-        loss, grad_norm = middle + self._cfg.deviations * spread
-        return Limits(float(loss), float(grad_norm))
+        above = middle + self._cfg.deviations * spread
+        loss, grad_norm = above.astype(np.float32).tolist()  # as the step compares
+        return Limits(loss, grad_norm)
 
     def push(self, seen: Seen) -> Limits | None:
         """Takes a finite step that was read; the limits, if it is above one of them."""
@@ -71,3 +75,9 @@ class Guard:
         self._seen.append(seen)
         above = seen.loss > limits.loss or seen.grad_norm > limits.grad_norm
         return limits if above else None
+
+    def leave_out(self, step: int) -> int:
+        """Takes a step whose batch was not learned from; how many of the last were not."""
+        recent = (other for other in self._left_out if other > step - self._cfg.window)
+        self._left_out = [*recent, step]
+        return len(self._left_out)

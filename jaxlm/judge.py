@@ -14,9 +14,16 @@ from jaxlm.config import Config
 from jaxlm.data.source import TrainRows
 from jaxlm.drift import Drift
 from jaxlm.errors import UserError
-from jaxlm.guard import Guard, Limits, Seen
+from jaxlm.guard import NO_LIMITS, Guard, Limits, Seen
 from jaxlm.metrics import Read, Writer
 from jaxlm.run import Run
+
+WHAT = {"spike": "a spike", "not-finite": "not finite"}
+DONE = {
+    "warn": "",
+    "skip": "; its batch is not learned from",
+    "rollback": "; the run goes back",
+}
 
 
 class GoBack(NamedTuple):
@@ -33,7 +40,7 @@ class Judge:
 
     def __init__(self, run: Run, memory: dict[str, Any], writer: Writer):
         self._run, self._cfg, self._writer = run, run.cfg.guard, writer
-        self._guard = Guard(self._cfg, memory.get("guard", ()))
+        self._guard = Guard(self._cfg, memory.get("guard"))
         self._drift = Drift(memory.get("drift"))
         self._edges = edges(run.cfg, stage_starts(run))
 
@@ -43,19 +50,29 @@ class Judge:
         return {"guard": self._guard.memory, "drift": self._drift.memory}
 
     def __call__(self, read: Read) -> GoBack | None:
-        """Judges a step. `UserError` if it is not finite, or a spike too many."""
-        check_finite(read)
-        limits = self._guard.push(Seen(read.step, read.loss, read.grad_norm))
-        if limits is None:
-            self._watch_drift(read)
-            return None
-        event = f"{read.step:08}-spike"
-        goes_back = self._cfg.spike == "rollback"
-        self._tell(event, read, limits, goes_back)
-        if not goes_back:
+        """Judges a step. `UserError` if it is one too many that stands out."""
+        if math.isfinite(read.loss) and math.isfinite(read.grad_norm):
+            limits = self._guard.push(Seen(read.step, read.loss, read.grad_norm))
+            if limits is None:
+                self._watch_drift(read)
+                return None
+            kind, action = "spike", self._cfg.spike
+        else:
+            limits = self._guard.limits(read.step)
+            kind, action = "not-finite", "skip"
+        assert read.applied == (action != "skip"), (read, limits)
+        event = f"{read.step:08}-{kind}"
+        self._tell(event, read, limits, kind, action)
+        if action == "skip":
+            self._check_left_out(read)
+        if action != "rollback":
             return None
         self._check_rollbacks(read)
         return GoBack(event, self._window(read))
+
+    def limits(self, step: int) -> Limits:
+        """Above which a step is not to learn from its batch."""
+        return self._guard.limits(step) if self._cfg.spike == "skip" else NO_LIMITS
 
     def _window(self, read: Read) -> tuple[int, int]:
         """The batch and the batches around it: what is left of the run stays whole batches."""
@@ -78,23 +95,33 @@ class Judge:
             )
             self._writer.event({"step": read.step, "kind": "drift", "size": shift.size}, line)
 
-    def _tell(self, name: str, read: Read, limits: Limits, goes_back: bool) -> None:
+    def _tell(self, name: str, read: Read, limits: Limits, kind: str, action: str) -> None:
         event = {
             "event": name,
             "step": read.step,
-            "kind": "spike",
-            "action": "rollback" if goes_back else "warn",
+            "kind": kind,
+            "action": action,
             "loss": read.loss,
             "grad_norm": read.grad_norm,
             "limits": limits._asdict(),
             "positions": read.positions_B.tolist(),
         }
         line = (
-            f"step {read.step} is a spike: loss {read.loss:.4f}, gradient norm "
+            f"step {read.step} is {WHAT[kind]}: loss {read.loss:.4f}, gradient norm "
             f"{read.grad_norm:.3f}; by the steps before it at most {limits.loss:.4f} and "
-            f"{limits.grad_norm:.3f}" + ("; the run goes back" if goes_back else "")
+            f"{limits.grad_norm:.3f}{DONE[action]}"
         )
         self._writer.event(event, line)
+
+    def _check_left_out(self, read: Read) -> None:
+        most, left_out = self._cfg.max_skipped, self._guard.leave_out(read.step)
+        if left_out > most:
+            raise UserError(
+                f"step {read.step} has loss {read.loss:.4f} and gradient norm "
+                f"{read.grad_norm:.3f}: {left_out} of the last {self._cfg.window} batches were not "
+                f"learned from, and config.guard.max_skipped={most}. Look at the batches (jaxlm "
+                "trace), lower config.optim.lr or clip_norm, or allow more"
+            )
 
     def _check_rollbacks(self, read: Read) -> None:
         most, done = self._cfg.max_rollbacks, len(set(self._run.skips.events) - {None})
@@ -103,16 +130,6 @@ class Judge:
                 f"step {read.step} is a spike, and the run has gone back {done} times already: "
                 f"config.guard.max_rollbacks={most}. Look at the batches (jaxlm trace), lower "
                 "config.optim.lr, or allow more"
-            )
-
-
-def check_finite(read: Read) -> None:
-    """`UserError` if the loss or the gradient of a step is not finite."""
-    for name, value in (("loss", read.loss), ("gradient norm", read.grad_norm)):
-        if not math.isfinite(value):
-            raise UserError(
-                f"the {name} of step {read.step} is {value}; nothing was saved after it. Resume "
-                "with a lower config.optim.lr or clip_norm, or look at the batch: jaxlm trace"
             )
 
 

@@ -97,6 +97,8 @@ class Read(NamedTuple):
     """int64[B]: of its rows."""
     loss: float
     grad_norm: float
+    applied: bool
+    """Whether the batch was learned from."""
     flags: np.ndarray
 
 
@@ -238,6 +240,7 @@ class Writer:
             done.positions_B,
             loss,
             grad_norm,
+            bool(done.metrics.applied),
             np.asarray(done.metrics.flags),
         )
         if not self._main:

@@ -50,12 +50,12 @@ class CheckpointConfig:
 class GuardConfig:
     """What is done about steps whose loss stands out; `jaxlm.guard` and `jaxlm.drift` judge them.
 
-    A loss or gradient that is not finite stops the run.
+    A batch whose loss or gradient is not finite is never learned from, whatever is set here.
     """
 
-    spike: Literal["off", "warn", "rollback"] = recorded("warn")
-    """What a loss or gradient norm far above those before it leads to: a warning; or the run goes
-    back to the last full checkpoint, and jumps over the batch."""
+    spike: Literal["off", "warn", "skip", "rollback"] = recorded("warn")
+    """What a loss or gradient norm far above those before it leads to: a warning; the batch is not
+    learned from; or the run goes back to the last full checkpoint, and jumps over the batch."""
     deviations: float = recorded(10.0)
     """How far is far: robust standard deviations above the median."""
     window: int = recorded(128)
@@ -63,6 +63,9 @@ class GuardConfig:
     margin: str = recorded("0 steps")
     """So much before and after the batch is jumped over with it, in whole batches: a loss often
     leaps some steps after what made it leap."""
+    max_skipped: int = recorded(10)
+    """Batches among the last `window` that may be left out, as spikes or as not finite; one more
+    stops the run."""
     max_rollbacks: int = recorded(3)
     """Times that a run may go back; one more spike stops it."""
     drift: bool = free(True)
@@ -73,5 +76,6 @@ class GuardConfig:
             raise ValueError(f"deviations={self.deviations}: must be above 0")
         if self.window < 32:
             raise ValueError(f"window={self.window}: must be at least 32, to have a median of")
-        if self.max_rollbacks < 0:
-            raise ValueError(f"max_rollbacks={self.max_rollbacks}: must be at least 0")
+        for name in ("max_skipped", "max_rollbacks"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}={getattr(self, name)}: must be at least 0")

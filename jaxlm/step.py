@@ -55,6 +55,10 @@ class Controls(NamedTuple):
     """uint32[B, 2], of each row."""
     next_position: ArrayLike
     """uint32[2], after the batch."""
+    max_loss: Scalar
+    """float32: a batch with a loss above it is not learned from."""
+    max_grad_norm: Scalar
+    """float32: likewise."""
     flags: jax.Array
     """int32 [devices, F], what each process asks for."""
 
@@ -70,6 +74,8 @@ class Metrics(NamedTuple):
     """Global norm before clipping."""
     weight: jax.Array
     """Targets that counted."""
+    applied: jax.Array
+    """bool: whether the batch was learned from; if not, only step and position moved on."""
     flags: jax.Array
     """int32[F]: the maximum over all processes."""
 
@@ -160,14 +166,18 @@ def train_step(
     grads, sums = gradients(state.params, step, rows_BT1, dropout)
     weight = jnp.maximum(sums.weight, 1.0)
     grads = jax.tree.map(lambda g: g / weight, grads)
-    norm = optax.tree.norm(grads)
+    norm, loss = optax.tree.norm(grads), sums.loss / weight
+    finite = jnp.isfinite(loss) & jnp.isfinite(norm)
+    applied = finite & (loss <= controls.max_loss) & (norm <= controls.max_grad_norm)
     clip = jnp.minimum(1.0, step.clip_norm / jnp.maximum(norm, 1e-30))
     grads = jax.tree.map(lambda g: g * clip, grads)
-    updates, opt_state = step.optimizer.update(grads, state.opt_state, state.params, lr=controls.lr)
+    updates, opt_state = step.optimizer.update(
+        grads, state.opt_state, state.params, lr=controls.lr, applied=applied
+    )
     params = jax.tree.map(jnp.add, state.params, updates)
     flags = controls.flags.max(axis=0)
     position = jnp.asarray(controls.next_position)
-    metrics = Metrics(sums.loss / weight, sums.nll / weight, norm, sums.weight, flags)
+    metrics = Metrics(loss, sums.nll / weight, norm, sums.weight, applied, flags)
     return TrainState(state.step + 1, position, params, opt_state), metrics
 
 

@@ -7,6 +7,7 @@ step takes their maximum, and every process acts on the same result, read one st
 import contextlib
 import math
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -21,6 +22,7 @@ from jaxlm.config import Config
 from jaxlm.data.loader import Batch, Loader
 from jaxlm.errors import RESTART
 from jaxlm.evaluate import Evaluator
+from jaxlm.guard import Limits
 from jaxlm.judge import GoBack, Judge
 from jaxlm.metrics import Pending, Read, Writer
 from jaxlm.models.transformer import Params
@@ -94,7 +96,7 @@ def loop(run: Run, beginning: Beginning, programs: Programs) -> int | GoBack:
             evaluation(train_state.params, step, position)
         waited_s = loader.wait_seconds
         for batch in loader:
-            controls = host.controls(batch, saves.wish, stop.is_set())
+            controls = host.controls(batch, saves.wish, stop.is_set(), judge.limits(step + 1))
             train_state, result = programs.train_step(train_state, batch.rows_BT, controls)
             step, before, position = step + 1, position, batch.next_position
             wait_s, waited_s = loader.wait_seconds - waited_s, loader.wait_seconds
@@ -109,9 +111,11 @@ def loop(run: Run, beginning: Beginning, programs: Programs) -> int | GoBack:
                 return reader.back
             if evaluating:
                 evaluation(train_state.params, step, position)
-            if asked[STOP] or position == cfg.end:
+            if (asked[STOP] and reader.applied) or position == cfg.end:
                 break
-            saves(train_state, step, before, position, asked[SAVE])
+            saves.want(before, position, asked[SAVE])
+            if reader.applied:
+                saves(train_state, step, position)
         saves.last(train_state, step, position)
         writer.status("done" if position == cfg.end else "stopped", step, position)
     if position < cfg.end:
@@ -126,6 +130,8 @@ class Reader:
     def __init__(self, writer: Writer, judge: Judge):
         self._writer, self._judge = writer, judge
         self.back: GoBack | None = None
+        self.applied = True
+        """Whether the last step that was read learned from its batch."""
 
     def push(self, pending: Pending) -> np.ndarray:
         """Takes a dispatched step, reads the one before: int32[2], the flags of all."""
@@ -138,7 +144,7 @@ class Reader:
     def _take(self, read: Read | None) -> np.ndarray:
         if read is None:
             return np.zeros(2, np.int32)
-        self.back = self.back or self._judge(read)
+        self.back, self.applied = self.back or self._judge(read), read.applied
         return read.flags
 
 
@@ -153,13 +159,15 @@ class Host:
         self._sharding = NamedSharding(run.mesh, P(mesh_lib.AXES, None))
         self._flags: dict[tuple[int, bool], jax.Array] = {}
 
-    def controls(self, batch: Batch, save: int, stop: bool) -> Controls:
+    def controls(self, batch: Batch, save: int, stop: bool, limits: Limits) -> Controls:
         """The learning rate after this step, the dropout during it, and this process's wishes."""
         return Controls(
             lr=np.float32(self._lr(batch.next_position)),
             dropout=np.float32(phase(batch.position, self._dropout)),
             positions=state.split_position(batch.positions_B),
             next_position=state.split_position(batch.next_position),
+            max_loss=np.float32(limits.loss),
+            max_grad_norm=np.float32(limits.grad_norm),
             flags=self._flag_array(save, stop),
         )
 
@@ -173,6 +181,15 @@ class Host:
         return self._flags[save, stop]
 
 
+class Wanted(NamedTuple):
+    """Saves that are due."""
+
+    full: bool = False
+    for_ever: bool = False
+    """Whether the full one is."""
+    snapshot: bool = False
+
+
 class Saves:
     """Full checkpoints and snapshots of a run: when, and with what beside them."""
 
@@ -180,6 +197,7 @@ class Saves:
         self._run, self._writer, self._judge = run, writer, judge
         self._full = Saver(run.checkpoints, saving.of_full(run.cfg))
         self._snapshots = Saver(run.snapshots, saving.of_snapshots(run.cfg))
+        self._wanted = Wanted()
 
     @property
     def wish(self) -> int:
@@ -187,23 +205,34 @@ class Saves:
         return saving.wish(self._full, self._snapshots)
 
     def planned(self, before: int, position: int) -> bool:
-        """Whether the position alone asks for a save."""
-        return self._full.schedule.asks(before, position) or self._snapshots.schedule.asks(
-            before, position
+        """Whether a save will be due after this step, whatever the clocks say."""
+        full, snapshots = self._full.schedule, self._snapshots.schedule
+        asked = full.asks(before, position) or snapshots.asks(before, position)
+        return asked or self._wanted != Wanted()
+
+    def want(self, before: int, position: int, asked: int) -> None:
+        """Takes what the position and the clocks of all ask for."""
+        full, snapshots, owed = self._full.schedule, self._snapshots.schedule, self._wanted
+        self._wanted = Wanted(
+            full=owed.full or asked == FULL or full.asks(before, position),
+            for_ever=owed.for_ever or full.chosen(before, position),
+            snapshot=owed.snapshot or asked == SNAPSHOT or snapshots.asks(before, position),
         )
 
-    def __call__(
-        self, train_state: TrainState, step: int, before: int, position: int, asked: int
-    ) -> None:
-        """Starts what is due after a step that has been read."""
+    def __call__(self, train_state: TrainState, step: int, position: int) -> None:
+        """Starts what is wanted, after a step that learned from its batch.
+
+        What came before a batch that could not be learned from may be at fault itself.
+        """
+        wanted, self._wanted = self._wanted, Wanted()
+        if wanted == Wanted():
+            return
         notes = run_lib.notes(self._run, position, self._judge.memory)
         with self._writer.pause():
-            snapshot = asked == SNAPSHOT or self._snapshots.schedule.asks(before, position)
-            first = snapshot and not self._full.begun  # from a snapshot alone no run goes on
-            if asked == FULL or first or self._full.schedule.asks(before, position):
-                for_ever = self._full.schedule.chosen(before, position)
-                self._full.save(train_state, step, notes, for_ever)
-            if snapshot:
+            first = wanted.snapshot and not self._full.begun  # a run needs a full one to go on
+            if wanted.full or first:
+                self._full.save(train_state, step, notes, wanted.for_ever)
+            if wanted.snapshot:
                 self._snapshots.save(saving.snapshot_of(train_state.params), step, notes)
 
     def last(self, train_state: TrainState, step: int, position: int) -> None:

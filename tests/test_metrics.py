@@ -65,8 +65,9 @@ def test_the_peak_is_measured_on_one_device_inside_a_mesh_too():
 
 def pending(step: int, loss: float = 2.0) -> Pending:
     scalar = lambda x: jnp.asarray(x, jnp.float32)  # noqa: E731
+    flags = jnp.array([0, step % 2], jnp.int32)
     result = Metrics(
-        scalar(loss), scalar(1.5), scalar(0.5), scalar(30), jnp.array([0, step % 2], jnp.int32)
+        scalar(loss), scalar(1.5), scalar(0.5), scalar(30), jnp.array(step != 5), flags
     )
     before = (step - 1) * 8
     return Pending(step, before, before + np.arange(8), before + 8, result, 1e-3, data_wait_s=0.0)

@@ -193,6 +193,8 @@ def train(step: StepDef, shape: tuple[int, int, int], params: Params, steps: int
                 dropout=np.float32(0.1),
                 positions=split_position(first + np.arange(B)),
                 next_position=split_position(first + B),
+                max_loss=np.float32(np.inf),
+                max_grad_norm=np.float32(np.inf),
                 flags=jax.device_put(flags, NamedSharding(mesh, P(mesh_lib.AXES, None))),
             )
             batch = jax.device_put(

@@ -55,10 +55,16 @@ class Optimizer:
         return OptState(jnp.zeros((), jnp.int32), slots)
 
     def update(
-        self, grads: Tree, state: OptState, params: Tree, *, lr: ArrayLike
+        self,
+        grads: Tree,
+        state: OptState,
+        params: Tree,
+        *,
+        lr: ArrayLike,
+        applied: ArrayLike = True,
     ) -> tuple[Tree, OptState]:
-        """What to add to the parameters, and the state after it."""
-        now = Now(state.updates + 1, jnp.asarray(lr))
+        """What to add to the parameters, and the state after it; if not `applied`, nothing."""
+        now = Now(state.updates + 1, jnp.asarray(lr), jnp.asarray(applied))
         kept = {name: flat(tree) for name, tree in state.slots.items()}
         g, p = flat(grads), flat(params)
         own = lambda path: {name: slots[path] for name, slots in kept.items() if path in slots}  # noqa: E731
@@ -70,7 +76,7 @@ class Optimizer:
             for name, slots in kept.items()
         }
         updates = nested({path: update for path, (update, _) in found.items()})
-        return updates, OptState(now.updates, slots)
+        return updates, OptState(state.updates + now.applied.astype(jnp.int32), slots)
 
     def _rule(self, path: Path, ndim: int) -> Rule:
         return self.rules(path, ndim - stacked(path))

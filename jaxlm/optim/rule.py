@@ -29,6 +29,8 @@ class Now(NamedTuple):
     """int32: updates so far, this one included."""
     lr: jax.Array
     """Learning rate, float32."""
+    applied: jax.Array
+    """bool: whether it is applied; if not, parameters and slots stay as they are, bit for bit."""
 
 
 Slots = dict[str, jax.Array]
@@ -46,6 +48,12 @@ class Rule(NamedTuple):
     update: Update
     layerwise: bool = True
     """Whether `update` is of one layer of a stacked parameter; else of all of them at once."""
+
+    def apply(self, g: jax.Array, slots: Slots, p: jax.Array, now: Now) -> tuple[jax.Array, Slots]:
+        """`update`, or nothing where `now` says so."""
+        update, new = self.update(g, slots, p, now)
+        kept = {name: jnp.where(now.applied, new[name], slots[name]) for name in slots}
+        return jnp.where(now.applied, update, -0.0), kept  # x + -0.0 is x, for -0.0 too
 
 
 Rules = Callable[[Path, int], Rule]

@@ -47,8 +47,8 @@ def from_host(leaves: dict[Path, Leaf], rules: dict[Path, Rule], now: Now) -> Fo
 
 def _apply(path: Path, leaf: Leaf, rule: Rule, now: Now) -> tuple[jax.Array, Slots]:
     if stacked(path) and rule.layerwise:
-        return jax.vmap(lambda g, slots, p: rule.update(g, slots, p, now))(*leaf)
-    return rule.update(*leaf, now)
+        return jax.vmap(lambda g, slots, p: rule.apply(g, slots, p, now))(*leaf)
+    return rule.apply(*leaf, now)
 
 
 def _layer_by_layer(leaves: dict[Path, Leaf], rules: dict[Path, Rule], now: Now) -> Found:
@@ -60,7 +60,7 @@ def _layer_by_layer(leaves: dict[Path, Leaf], rules: dict[Path, Rule], now: Now)
     def body(i: jax.Array, found: Found) -> Found:
         layer, after = _layer((found, params), i), {}
         for path, (g, slots) in layer[0].items():
-            update, slots = rules[path].update(g, _to_device(slots), layer[1][path], now)
+            update, slots = rules[path].apply(g, _to_device(slots), layer[1][path], now)
             after[path] = (update, _to_host(slots))
         write = lambda whole, one: jax.lax.dynamic_update_index_in_dim(whole, one, i, 0)  # noqa: E731
         return jax.tree.map(write, found, after)

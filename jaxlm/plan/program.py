@@ -153,6 +153,8 @@ def _inputs(cfg: Config, mesh: Mesh) -> tuple[jax.ShapeDtypeStruct, Controls]:
     shapes: dict[str, Any] = {
         "lr": jax.ShapeDtypeStruct((), np.float32),
         "dropout": jax.ShapeDtypeStruct((), np.float32),
+        "max_loss": jax.ShapeDtypeStruct((), np.float32),
+        "max_grad_norm": jax.ShapeDtypeStruct((), np.float32),
         "positions": jax.ShapeDtypeStruct((rows, 2), np.uint32),
         "next_position": jax.ShapeDtypeStruct((2,), np.uint32),
         "flags": jax.ShapeDtypeStruct((mesh.size, FLAGS), np.int32, sharding=every_device),

@@ -11,6 +11,7 @@ from jaxlm import mesh as mesh_lib
 from jaxlm import run, train
 from jaxlm.config import Config, DataConfig, MeshConfig, TrainConfig
 from jaxlm.data.loader import Loader
+from jaxlm.guard import NO_LIMITS
 from jaxlm.plan import memory, program
 from jaxlm.schema import ConfigError
 from jaxlm.step import compile_train_step
@@ -40,7 +41,7 @@ def test_it_is_the_step_of_the_loop(lowered, tmp_path):
     with Loader(prepared.corpus.train, rows, 8, 0, CONFIG.end, prepared.skips) as loader:
         batch = next(iter(loader))
     with jax.set_mesh(prepared.mesh):
-        controls = train.Host(prepared).controls(batch, save=False, stop=True)
+        controls = train.Host(prepared).controls(batch, save=0, stop=True, limits=NO_LIMITS)
         step = compile_train_step(prepared.step, prepared.mesh, prepared.where)
         real = step.lower(zeros, batch.rows_BT, controls)
     assert real.as_text() == lowered.program.as_text()
@@ -82,7 +83,7 @@ def test_a_compiled_program():
     held = memory.holders(found.memory, found.state, found.batch)
     assert held.parameters == memory.parts(found.state.params)[0]
     assert held.optimizer == 2 * held.parameters + 4  # both moments, and the count of updates
-    rows, controls = 8 // 2 * (tiny.T + 1) * 2, 4 + 4 + 8 * 8 + 8 + 2 * 4
+    rows, controls = 8 // 2 * (tiny.T + 1) * 2, 4 + 4 + 4 + 4 + 8 * 8 + 8 + 2 * 4
     assert held.batch == rows + controls
     assert held.rest > 0
     assert sum(held[:4]) == found.memory.peak
