@@ -17,6 +17,7 @@ from jax.sharding import PartitionSpec as P
 from jaxlm import evaluate, metrics, optim, resume, rollback, saving, state, workdir
 from jaxlm import mesh as mesh_lib
 from jaxlm import run as run_lib
+from jaxlm.activity import HERE, Activity
 from jaxlm.clock import crossed, phase
 from jaxlm.config import Config
 from jaxlm.data.loader import Batch, Loader
@@ -60,7 +61,8 @@ def train(cfg: Config, directory: Path, options: Options) -> int:
                         status = ("done", beginning.step, cfg.end, cfg.end, beginning.step)
                         workdir.write_status(directory, *status)
                     return 0
-                outcome = loop(run, beginning, programs)
+                with HERE.during(Activity.STEP):
+                    outcome = loop(run, beginning, programs)
                 if isinstance(outcome, int):
                     return outcome
                 run = rollback.go_back(run, outcome)
@@ -71,6 +73,8 @@ class Programs:
 
     def __init__(self, run: Run):
         self.train_step = compile_train_step(run.step, run.mesh, run.where)
+        self.compiled = False
+        """Whether the step has been called."""
         cfg = run.cfg
         self.score = Evaluator(
             run.step, run.corpus, run.mesh, cfg.train.batch_size, cfg.evaluate.rows
@@ -94,14 +98,14 @@ def loop(run: Run, beginning: Beginning, programs: Programs) -> int | GoBack:
         say(f"training from step {step} to {writer.total_steps}; compiling")
         if step == 0:
             evaluation(train_state.params, step, position)
-        waited_s = loader.wait_seconds
-        for batch in loader:
+        for batch in HERE.each(Activity.DATA, loader):
             controls = host.controls(batch, saves.wish, stop.is_set(), judge.limits(step + 1))
-            train_state, result = programs.train_step(train_state, batch.rows_BT, controls)
+            with HERE.during(Activity.STEP if programs.compiled else Activity.COMPILE):
+                train_state, result = programs.train_step(train_state, batch.rows_BT, controls)
+            programs.compiled = True
             step, before, position = step + 1, position, batch.next_position
-            wait_s, waited_s = loader.wait_seconds - waited_s, loader.wait_seconds
             lr = float(controls.lr)
-            pending = Pending(step, before, batch.positions_B, position, result, lr, wait_s)
+            pending = Pending(step, before, batch.positions_B, position, result, lr)
             asked = reader.push(pending)
             evaluating, planned = evaluation.due(before, position), saves.planned(before, position)
             if evaluating or planned or asked[STOP] or asked[SAVE] in (FULL, SNAPSHOT):
@@ -228,7 +232,7 @@ class Saves:
         if wanted == Wanted():
             return
         notes = run_lib.notes(self._run, position, self._judge.memory)
-        with self._writer.pause():
+        with HERE.during(Activity.SAVE):
             first = wanted.snapshot and not self._full.begun  # a run needs a full one to go on
             if wanted.full or first:
                 self._full.save(train_state, step, notes, wanted.for_ever)
@@ -238,8 +242,9 @@ class Saves:
     def last(self, train_state: TrainState, step: int, position: int) -> None:
         """The save that a process ends with; waits for it."""
         notes = run_lib.notes(self._run, position, self._judge.memory)
-        self._snapshots.finish()
-        self._full.save_last(train_state, step, notes)
+        with HERE.during(Activity.SAVE):
+            self._snapshots.finish()
+            self._full.save_last(train_state, step, notes)
 
 
 class Evaluation:
@@ -258,7 +263,7 @@ class Evaluation:
         """Scores each held-out type and writes it down; without any, does nothing."""
         if not self._run.corpus.heldout:
             return
-        with self._writer.pause():
+        with HERE.during(Activity.EVALUATE):
             scores = self._score(params)
             flat = evaluate.as_metrics(scores)
             self._writer.record({"step": step, "position": position, **flat})
