@@ -162,3 +162,26 @@ def test_a_warning_changes_nothing(spiky, tmp_path):
         code, output = runs.finish(command, workdir.with_suffix(".log"))
         assert code == 0 and (f"step {SPIKE} is a spike" in output) == (spike == "warn")
     runs.assert_same(runs.state(one, STEPS), runs.state(other, STEPS))
+
+
+@pytest.mark.system
+def test_a_batch_that_is_skipped_leaves_no_trace(spiky, tmp_path):
+    """As if its rows had not been in the order, also in a run that was killed behind it."""
+    skipping, without = tmp_path / "skipping", tmp_path / "without"
+    command = runs.train(spiky, skipping, *OVERRIDES, "guard.spike=skip")
+    log = tmp_path / "log"
+    with runs.running(command, log) as process:
+        runs.kill_when(process, lambda: SPIKE + 3 in runs.committed(skipping))
+    code, output = runs.finish(command, log)
+    assert code == 0, output
+    assert f"step {SPIKE} is a spike" in output and "its batch is not learned from" in output
+    assert event(skipping)["action"] == "skip"
+    assert SPIKE not in runs.committed(skipping)
+    without.mkdir()
+    (without / skips.FILE).write_text(json.dumps([[4 * (SPIKE - 1), 4 * SPIKE]]))
+    code, output = runs.finish(runs.train(spiky, without, *OVERRIDES), tmp_path / "other.log")
+    assert code == 0, output
+    found, expected = runs.state(skipping, STEPS), runs.state(without, STEPS - 1)
+    for state in (found, expected):
+        state.pop("['step']")
+    runs.assert_same(found, expected)
