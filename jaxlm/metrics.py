@@ -22,7 +22,7 @@ from jaxlm import activity, hardware
 from jaxlm.activity import Activity
 from jaxlm.clock import crossed
 from jaxlm.config import ModelConfig
-from jaxlm.workdir import append_line, open_lines, write_status
+from jaxlm.workdir import append_line, open_lines, plain, write_status
 
 EVENTS = "events.jsonl"
 
@@ -177,11 +177,11 @@ class Writer:
         if not self._main:
             return
         plain = {name: None if value != value else value for name, value in values.items()}
-        with self._going_on():
+        with self.going_on():
             self._file.write(json.dumps(plain) + "\n")  # JSON knows no NaN
             self._file.flush()
         if self._events is not None:
-            with self._going_on():
+            with self.going_on():
                 for name, value in values.items():
                     if name not in ("step", "position") and isinstance(value, int | float):
                         self._events.add_scalar(name, value, values["step"])
@@ -191,17 +191,17 @@ class Writer:
         self.say(line)
         if self._main:
             now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-            with self._going_on():
-                append_line(self._workdir / EVENTS, {"time": now, **values})
+            with self.going_on():
+                append_line(self._workdir / EVENTS, plain({"time": now, **values}))
 
     def status(self, state: str, step: int, position: int) -> None:
         """Writes `status.json`."""
         if self._main:
-            with self._going_on():
+            with self.going_on():
                 write_status(self._workdir, state, step, position, self._end, self._saved())
 
     @contextlib.contextmanager
-    def _going_on(self) -> Iterator[None]:
+    def going_on(self) -> Iterator[None]:
         """A figure that cannot be written ends no training; it is said once, until one can be."""
         try:
             yield
@@ -216,7 +216,7 @@ class Writer:
         """Closes files."""
         if self._main:
             self._bar.close()
-            with self._going_on():
+            with self.going_on():
                 self._file.close()
             if self._events is not None:
                 self._events.close()

@@ -23,13 +23,14 @@ from jaxlm.config import Config
 from jaxlm.data.loader import Batch, Loader
 from jaxlm.errors import RESTART
 from jaxlm.evaluate import Evaluator
+from jaxlm.evidence import Evidence
 from jaxlm.guard import Limits
-from jaxlm.judge import GoBack, Judge
+from jaxlm.judge import GoBack, Judge, Verdict
 from jaxlm.metrics import Pending, Read, Writer
 from jaxlm.models.transformer import Params
 from jaxlm.ops import attention
 from jaxlm.optim.schedules import Span
-from jaxlm.run import Beginning, Options, Run
+from jaxlm.run import Beginning, Opened, Options, Run
 from jaxlm.saving import FULL, SNAPSHOT, Saver
 from jaxlm.signals import stop_signals
 from jaxlm.state import TrainState
@@ -79,6 +80,7 @@ class Programs:
         self.score = Evaluator(
             run.step, run.corpus, run.mesh, cfg.train.batch_size, cfg.evaluate.rows
         )
+        self.keep_evidence = Evidence(run)
 
 
 def loop(run: Run, beginning: Beginning, programs: Programs) -> int | GoBack:
@@ -111,8 +113,13 @@ def loop(run: Run, beginning: Beginning, programs: Programs) -> int | GoBack:
             if evaluating or planned or asked[STOP] or asked[SAVE] in (FULL, SNAPSHOT):
                 # This step is waited for anyway: what it asked counts now.
                 asked = np.maximum(asked, reader.flush())
-            if reader.back is not None:
-                return reader.back
+            for verdict in reader.verdicts():
+                if verdict.keep_evidence:
+                    programs.keep_evidence(verdict.event, train_state.params, step, writer)
+                if verdict.problem is not None:
+                    raise verdict.problem
+                if verdict.back is not None:
+                    return verdict.back
             if evaluating:
                 evaluation(train_state.params, step, position)
             if (asked[STOP] and reader.applied) or position == cfg.end:
@@ -129,11 +136,11 @@ def loop(run: Run, beginning: Beginning, programs: Programs) -> int | GoBack:
 
 
 class Reader:
-    """Reads steps: what all asked for in them, and whether one was a reason to go back."""
+    """Reads steps: what all asked for in them, and what is to be done about some."""
 
     def __init__(self, writer: Writer, judge: Judge):
         self._writer, self._judge = writer, judge
-        self.back: GoBack | None = None
+        self._verdicts: list[Verdict] = []
         self.applied = True
         """Whether the last step that was read learned from its batch."""
 
@@ -145,17 +152,24 @@ class Reader:
         """Reads the last step, if it has not been read; int32[2]."""
         return self._take(self._writer.flush())
 
+    def verdicts(self) -> list[Verdict]:
+        """Those that are new."""
+        found, self._verdicts = self._verdicts, []
+        return found
+
     def _take(self, read: Read | None) -> np.ndarray:
         if read is None:
             return np.zeros(2, np.int32)
-        self.back, self.applied = self.back or self._judge(read), read.applied
+        verdict, self.applied = self._judge(read), read.applied
+        if verdict is not None:
+            self._verdicts.append(verdict)
         return read.flags
 
 
 class Host:
     """What the host decides for a step, from the clock and its own circumstances."""
 
-    def __init__(self, run: Run):
+    def __init__(self, run: Opened):
         cfg = run.cfg
         span = Span(cfg.rows("optim.warmup"), cfg.rows("optim.decay"), cfg.end)
         self._lr = optim.learning_rate(cfg.optim, cfg.peak_lr, span)

@@ -116,6 +116,13 @@ class Loader:
         self.close()
 
 
+def load(source: Rows, sharding: NamedSharding, positions_B: np.ndarray) -> jax.Array:
+    """ids[B, T + 1] at these positions (int64[B]), sharded; each process reads what it needs."""
+    share = _Share(sharding, len(positions_B), source.seq_len)
+    with contextlib.closing(source.stream([positions_B[share.rows]])) as found:
+        return share.place(next(found))
+
+
 class _Share:
     """Which rows of a batch this process needs, and how they become a global array."""
 

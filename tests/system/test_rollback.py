@@ -86,6 +86,27 @@ def test_the_run_goes_back_and_jumps_over_the_rows(gone_back):
 
 
 @pytest.mark.system
+def test_the_event_is_replayed_to_the_bit(gone_back, spiky):
+    """From the checkpoint right before it, which the run has moved away."""
+    name = event(gone_back)["event"]
+    command = [sys.executable, "-m", "jaxlm", "replay", name, f"--workdir={gone_back}"]
+    code, output = runs.finish(command, gone_back.with_suffix(".replay"))
+    assert code == 0, output
+    place = gone_back / "abandoned" / name / "full" / str(SPIKE - 1)
+    assert f"parameters after step {SPIKE - 1}, from {place}" in output
+    assert output.count(": the same") == 2
+    report = json.loads((gone_back / "events" / name / "replay.json").read_text())
+    assert report["exact"] and report["batch"]["loss"] > 2 * report["batch_before"]["loss"]
+    early = runs.checkpoint(gone_back, SPIKE - MARGIN - 4)
+    found = {}
+    for flags in ([], ["--exact"]):
+        log = gone_back.with_suffix(f".replay{len(flags)}")
+        code, found[len(flags)] = runs.finish([*command, f"--from={early}", *flags], log)
+        assert code == 0, found
+    assert found[0].count(": of other parameters") == 2 and found[1].count(": the same") == 2
+
+
+@pytest.mark.system
 def test_it_ends_as_one_that_never_saw_the_rows(gone_back, spiky, tmp_path):
     workdir = tmp_path / "run"
     workdir.mkdir()
