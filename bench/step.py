@@ -21,6 +21,7 @@ from bench import plain
 from jaxlm import resume, run, saving, train
 from jaxlm.config import Config, DataConfig, ModelConfig, OptimConfig, TrainConfig
 from jaxlm.data.loader import Batch, Loader
+from jaxlm.guard import NO_LIMITS
 from jaxlm.mesh import rows_sharding
 from jaxlm.step import Metrics, compile_train_step
 
@@ -170,7 +171,7 @@ class Trainer:
 
     def step(self, batch: Batch) -> Metrics:
         """One update, controls included; dispatched, not awaited."""
-        controls = self._host.controls(batch, saving.NOTHING, stop=False)
+        controls = self._host.controls(batch, saving.NOTHING, stop=False, limits=NO_LIMITS)
         self.state, metrics = self._step(self.state, batch.rows_BT, controls)
         self.steps, self.position = self.steps + 1, batch.next_position
         return metrics

@@ -86,6 +86,7 @@ def parser() -> argparse.ArgumentParser:
     _add_run(add("evaluate", _evaluate, "held-out loss of the newest checkpoint, by type"))
     _add_sample(add("sample", _sample, "text from the newest checkpoint"))
     _add_trace(add("trace", _trace, "the documents of a step, the steps of a document"))
+    _add_replay(add("replay", _replay, "runs the batch of an event again, layer by layer"))
     status = add("status", _status, "where a run is")
     status.add_argument("--workdir", type=Path, required=True, metavar="DIR")
     config = add("config", _config, "every field of a configuration, its value and its meaning")
@@ -190,6 +191,23 @@ def _add_trace(command: argparse.ArgumentParser) -> None:
     command.add_argument("--text", action="store_true", help="all of the text, not its beginning")
 
 
+def _add_replay(command: argparse.ArgumentParser) -> None:
+    command.add_argument("event", metavar="EVENT", help="its name, as in WORKDIR/events/")
+    _add_run(command)
+    command.add_argument(
+        "--exact",
+        action="store_true",
+        help="first do the steps from the last checkpoint before it to the event",
+    )
+    command.add_argument(
+        "--from",
+        dest="start",
+        type=Path,
+        metavar="PATH",
+        help="full checkpoint to begin with; default: the last one before the event",
+    )
+
+
 def _train(args: argparse.Namespace) -> int:
     from jaxlm import config, schema
 
@@ -257,6 +275,15 @@ def _trace(args: argparse.Namespace) -> int:
     return 0
 
 
+def _replay(args: argparse.Namespace) -> int:
+    if Path(args.event).name != args.event:
+        raise UserError(f"{args.event}: is no event; write its name, as in WORKDIR/events/")
+    cfg = _of_run(args, f"events/{args.event}/config.json")
+    from jaxlm.replay import replay
+
+    return replay(cfg, args.workdir, args.event, args.exact, args.start)
+
+
 def _status(args: argparse.Namespace) -> int:
     from jaxlm import workdir
 
@@ -272,14 +299,14 @@ def _config(args: argparse.Namespace) -> int:
     return commands.describe(config.load(args.config, (*placeholder, *args.overrides)))
 
 
-def _of_run(args: argparse.Namespace) -> "Config":
-    """The config that is given, or else the one that the run was started with."""
+def _of_run(args: argparse.Namespace, saved: str = "config.json") -> "Config":
+    """The config that is given, or else the one that was written into the work directory."""
     from jaxlm import config
 
-    saved = args.workdir / "config.json"
-    if args.config is None and not saved.is_file():
-        raise UserError(f"--workdir={args.workdir}: no config.json there; has a run started?")
-    return config.load(args.config or saved, args.overrides)
+    path = args.workdir / saved
+    if args.config is None and not path.is_file():
+        raise UserError(f"--workdir={args.workdir}: no {saved} there; has a run started?")
+    return config.load(args.config or path, args.overrides)
 
 
 def _demo(args: argparse.Namespace) -> int:

@@ -14,6 +14,7 @@ import jax
 # The store has no public name in JAX; Orbax and multihost_utils reach it the same way.
 from jax._src import distributed
 
+from jaxlm.activity import HERE
 from jaxlm.errors import EnvironmentProblem, UserError
 
 TIMEOUT_S = 300
@@ -49,7 +50,8 @@ def gather(name: str, value: Any, timeout_s: int = TIMEOUT_S) -> list[Any]:
     values = []
     for i in range(count):
         try:
-            text = client.blocking_key_value_get(f"{key}/{i}", timeout_s * 1000)
+            with HERE.waiting(name):
+                text = client.blocking_key_value_get(f"{key}/{i}", timeout_s * 1000)
         except jax.errors.JaxRuntimeError as e:
             raise EnvironmentProblem(
                 f"process {i} of {count} did not reach {name!r} within {timeout_s} s; "

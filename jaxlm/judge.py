@@ -30,9 +30,20 @@ class GoBack(NamedTuple):
     """The run goes back to its last full checkpoint, and does not learn from these rows."""
 
     event: str
-    """Its name: the step and what was wrong."""
+    """Its name: the step, the position of its batch, and what was wrong."""
     window: tuple[int, int]
     """Positions [start, stop)."""
+
+
+class Verdict(NamedTuple):
+    """About a step that stands out."""
+
+    event: dict[str, Any]
+    """As in `events.jsonl`."""
+    keep_evidence: bool
+    back: GoBack | None = None
+    problem: UserError | None = None
+    """Why the run stops."""
 
 
 class Judge:
@@ -43,14 +54,20 @@ class Judge:
         self._guard = Guard(self._cfg, memory.get("guard"))
         self._drift = Drift(memory.get("drift"))
         self._edges = edges(run.cfg, stage_starts(run))
+        self._evidence: int = memory.get("evidence", 0)
+        """Events that evidence was kept of."""
 
     @property
     def memory(self) -> dict[str, Any]:
         """What a later `Judge` goes on with."""
-        return {"guard": self._guard.memory, "drift": self._drift.memory}
+        return {
+            "guard": self._guard.memory,
+            "drift": self._drift.memory,
+            "evidence": self._evidence,
+        }
 
-    def __call__(self, read: Read) -> GoBack | None:
-        """Judges a step. `UserError` if it is one too many that stands out."""
+    def __call__(self, read: Read) -> Verdict | None:
+        """Judges a step; None if it is like those before it."""
         if math.isfinite(read.loss) and math.isfinite(read.grad_norm):
             limits = self._guard.push(Seen(read.step, read.loss, read.grad_norm))
             if limits is None:
@@ -61,14 +78,17 @@ class Judge:
             limits = self._guard.limits(read.step)
             kind, action = "not-finite", "skip"
         assert read.applied == (action != "skip"), (read, limits)
-        event = f"{read.step:08}-{kind}"
-        self._tell(event, read, limits, kind, action)
+        event = self._tell(read, limits, kind, action)
+        keep = self._evidence < self._cfg.max_evidence
+        self._evidence += keep
         if action == "skip":
-            self._check_left_out(read)
+            return Verdict(event, keep, problem=self._too_many_left_out(read))
         if action != "rollback":
-            return None
-        self._check_rollbacks(read)
-        return GoBack(event, self._window(read))
+            return Verdict(event, keep)
+        problem = self._too_many_rollbacks(read)
+        if problem is not None:
+            return Verdict(event, keep, problem=problem)
+        return Verdict(event, keep, back=GoBack(event["event"], self._window(read)))
 
     def limits(self, step: int) -> Limits:
         """Above which a step is not to learn from its batch."""
@@ -95,10 +115,12 @@ class Judge:
             )
             self._writer.event({"step": read.step, "kind": "drift", "size": shift.size}, line)
 
-    def _tell(self, name: str, read: Read, limits: Limits, kind: str, action: str) -> None:
+    def _tell(self, read: Read, limits: Limits, kind: str, action: str) -> dict[str, Any]:
         event = {
-            "event": name,
+            # The step may come again, with another batch.
+            "event": f"{read.step:08}-{read.positions_B[0]}-{kind}",
             "step": read.step,
+            "before": read.before,
             "kind": kind,
             "action": action,
             "loss": read.loss,
@@ -112,25 +134,28 @@ class Judge:
             f"{limits.grad_norm:.3f}{DONE[action]}"
         )
         self._writer.event(event, line)
+        return event
 
-    def _check_left_out(self, read: Read) -> None:
+    def _too_many_left_out(self, read: Read) -> UserError | None:
         most, left_out = self._cfg.max_skipped, self._guard.leave_out(read.step)
-        if left_out > most:
-            raise UserError(
-                f"step {read.step} has loss {read.loss:.4f} and gradient norm "
-                f"{read.grad_norm:.3f}: {left_out} of the last {self._cfg.window} batches were not "
-                f"learned from, and config.guard.max_skipped={most}. Look at the batches (jaxlm "
-                "trace), lower config.optim.lr or clip_norm, or allow more"
-            )
+        if left_out <= most:
+            return None
+        return UserError(
+            f"step {read.step} has loss {read.loss:.4f} and gradient norm {read.grad_norm:.3f}: "
+            f"{left_out} of the last {self._cfg.window} batches were not learned from, and "
+            f"config.guard.max_skipped={most}. Look at the batches (jaxlm replay), lower "
+            "config.optim.lr or clip_norm, or allow more"
+        )
 
-    def _check_rollbacks(self, read: Read) -> None:
+    def _too_many_rollbacks(self, read: Read) -> UserError | None:
         most, done = self._cfg.max_rollbacks, len(set(self._run.skips.events) - {None})
-        if done >= most:
-            raise UserError(
-                f"step {read.step} is a spike, and the run has gone back {done} times already: "
-                f"config.guard.max_rollbacks={most}. Look at the batches (jaxlm trace), lower "
-                "config.optim.lr, or allow more"
-            )
+        if done < most:
+            return None
+        return UserError(
+            f"step {read.step} is a spike, and the run has gone back {done} times already: "
+            f"config.guard.max_rollbacks={most}. Look at the batches (jaxlm replay), lower "
+            "config.optim.lr, or allow more"
+        )
 
 
 def edges(cfg: Config, stages: Iterable[int]) -> tuple[int, ...]:

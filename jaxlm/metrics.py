@@ -18,10 +18,11 @@ import numpy as np
 from jax import numpy as jnp
 from tqdm import tqdm
 
-from jaxlm import hardware
+from jaxlm import activity, hardware
+from jaxlm.activity import Activity
 from jaxlm.clock import crossed
 from jaxlm.config import ModelConfig
-from jaxlm.workdir import append_line, open_lines, write_status
+from jaxlm.workdir import append_line, open_lines, plain, write_status
 
 EVENTS = "events.jsonl"
 
@@ -84,7 +85,6 @@ class Pending(NamedTuple):
     """Position after it."""
     metrics: Any
     lr: float
-    data_wait_s: float
 
 
 class Read(NamedTuple):
@@ -106,7 +106,8 @@ class Interval(NamedTuple):
     """Where the figures of the next report begin."""
 
     step: int
-    start_s: float
+    trained_s: float
+    waited_s: float
 
 
 class Writer:
@@ -140,7 +141,6 @@ class Writer:
         self._unwritable = False
         self._pending: Pending | None = None
         self._interval: Interval | None = None
-        self._waited_s = 0.0
         self._main = jax.process_index() == 0
         self._events = None
         if self._main:
@@ -160,7 +160,6 @@ class Writer:
     def push(self, pending: Pending) -> Read | None:
         """Takes a dispatched step and reads the one before, if there was one."""
         before, self._pending = self._pending, pending
-        self._waited_s += pending.data_wait_s
         return None if before is None else self._read(before)
 
     def flush(self) -> Read | None:
@@ -178,11 +177,11 @@ class Writer:
         if not self._main:
             return
         plain = {name: None if value != value else value for name, value in values.items()}
-        with self._going_on():
+        with self.going_on():
             self._file.write(json.dumps(plain) + "\n")  # JSON knows no NaN
             self._file.flush()
         if self._events is not None:
-            with self._going_on():
+            with self.going_on():
                 for name, value in values.items():
                     if name not in ("step", "position") and isinstance(value, int | float):
                         self._events.add_scalar(name, value, values["step"])
@@ -192,17 +191,17 @@ class Writer:
         self.say(line)
         if self._main:
             now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-            with self._going_on():
-                append_line(self._workdir / EVENTS, {"time": now, **values})
+            with self.going_on():
+                append_line(self._workdir / EVENTS, plain({"time": now, **values}))
 
     def status(self, state: str, step: int, position: int) -> None:
         """Writes `status.json`."""
         if self._main:
-            with self._going_on():
+            with self.going_on():
                 write_status(self._workdir, state, step, position, self._end, self._saved())
 
     @contextlib.contextmanager
-    def _going_on(self) -> Iterator[None]:
+    def going_on(self) -> Iterator[None]:
         """A figure that cannot be written ends no training; it is said once, until one can be."""
         try:
             yield
@@ -213,21 +212,11 @@ class Writer:
         else:
             self._unwritable = False
 
-    @contextlib.contextmanager
-    def pause(self) -> Iterator[None]:
-        """What happens inside (evaluation, saving) does not count as training time."""
-        start = time.perf_counter()
-        yield
-        if self._interval is not None:
-            self._interval = self._interval._replace(
-                start_s=self._interval.start_s + time.perf_counter() - start
-            )
-
     def close(self) -> None:
         """Closes files."""
         if self._main:
             self._bar.close()
-            with self._going_on():
+            with self.going_on():
                 self._file.close()
             if self._events is not None:
                 self._events.close()
@@ -245,18 +234,21 @@ class Writer:
         )
         if not self._main:
             return read
-        now = time.perf_counter()
         if not self._bar.disable:
             self._bar.update(done.step - self._bar.n)
+        spent = activity.HERE.spent()  # less evaluation and saving, which are no training
+        waited_s = spent[Activity.DATA]
+        now = Interval(done.step, spent[Activity.STEP] + waited_s, waited_s)
         if self._interval is None:  # the first step compiles: it is in no interval
-            self._interval, self._waited_s = Interval(done.step, now), 0.0
+            self._interval = now
         elif done.step == self.total_steps or crossed(self._every, done.before, done.position):
             self._report(done, self._interval, now)
-            self._interval, self._waited_s = Interval(done.step, now), 0.0
+            self._interval = now
         return read
 
-    def _report(self, done: Pending, interval: Interval, now: float) -> None:
-        step_s = (now - interval.start_s) / (done.step - interval.step)
+    def _report(self, done: Pending, start: Interval, end: Interval) -> None:
+        trained_s = max(end.trained_s - start.trained_s, 1e-9)
+        step_s = trained_s / (end.step - start.step)
         tokens_per_s = self._tokens / step_s
         values = {
             "step": done.step,
@@ -269,7 +261,7 @@ class Writer:
             "step_time_s": step_s,
             "tokens_per_s": tokens_per_s,
             "mfu": tokens_per_s * self._flops / self._peak,
-            "data_wait_share": self._waited_s / max(now - interval.start_s, 1e-9),
+            "data_wait_share": (end.waited_s - start.waited_s) / trained_s,
         }
         self.record(values)
         self.status("training", done.step, done.position)

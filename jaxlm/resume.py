@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from jaxlm import checkpoint, cluster, state, workdir
+from jaxlm.activity import HERE, Activity
 from jaxlm.checkpoint import Checkpoints, Keep
 from jaxlm.config import Config
 from jaxlm.data import fingerprint, mixture, skips
@@ -35,7 +36,8 @@ def begin(run: Run, options: Options, say: Callable[[str], None]) -> Beginning:
     if run.corpus.plan is not None:
         for line in mixture.lines(run.corpus.plan):
             say(line)
-    resumed = _resumed(run, options, say)
+    with HERE.during(Activity.RESTORE):
+        resumed = _resumed(run, options, say)
     beginning, changed = resumed if resumed else (_new(run, options, say), [])
     cfg, position = run.cfg, beginning.position
     if position > cfg.end:

@@ -77,7 +77,7 @@ def prepare(cfg: Config, directory: Path) -> Run:
     fields = {name: repr(value) for name, value in flat(cfg)}
     cluster.check_same("preflight", {"jax": jax.__version__, **fields})
     abandon_unfinished(directory)
-    opened = _open(cfg, directory)
+    opened = open_run(cfg, directory)
     data = {
         "data": json.dumps(opened.corpus.train.fingerprint()),
         skips.FILE: json.dumps(opened.skips.entries),
@@ -98,7 +98,7 @@ def open_trained(cfg: Config, directory: Path) -> tuple[Opened, Params, int]:
 
     Nothing is written.
     """
-    opened = _open(cfg, directory)
+    opened = open_run(cfg, directory)
     path = checkpoint.newest(directory)
     if path is None:
         raise ConfigError(f"--workdir={directory}: has no finished checkpoint yet")
@@ -123,7 +123,8 @@ def read_params(path: Path, opened: Opened) -> tuple[Params, dict[str, Any]]:
         return found.restore_params(step, template), notes
 
 
-def _open(cfg: Config, directory: Path) -> Opened:
+def open_run(cfg: Config, directory: Path) -> Opened:
+    """What is fixed for a run; reads data, mesh and model, writes nothing."""
     skipped = skips.load(directory)
     corpus = open_corpus(cfg)
     mesh = mesh_lib.make(cfg.mesh)

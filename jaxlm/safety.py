@@ -68,6 +68,11 @@ class GuardConfig:
     stops the run."""
     max_rollbacks: int = recorded(3)
     """Times that a run may go back; one more spike stops it."""
+    max_evidence: int = free(20)
+    """Steps that stand out of which a run keeps the batch, its documents, and `evidence_norms`."""
+    evidence_norms: bool = free(True)
+    """Whether gradient and activation norms by layer are kept too. The first event then waits for a
+    program to be compiled, about as long as for the step."""
     drift: bool = free(True)
     """Whether to warn of small lasting shifts of the loss."""
 
@@ -76,6 +81,6 @@ class GuardConfig:
             raise ValueError(f"deviations={self.deviations}: must be above 0")
         if self.window < 32:
             raise ValueError(f"window={self.window}: must be at least 32, to have a median of")
-        for name in ("max_skipped", "max_rollbacks"):
+        for name in ("max_skipped", "max_rollbacks", "max_evidence"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)}: must be at least 0")

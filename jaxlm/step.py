@@ -122,6 +122,11 @@ def row_keys(seed: int, positions: ArrayLike) -> jax.Array:
     return jax.vmap(key)(jnp.asarray(positions))
 
 
+def draws(step: StepDef, positions: ArrayLike, rate: ArrayLike) -> Dropout | None:
+    """What dropout draws from in a batch at these positions (uint32[B, 2]); None if it is off."""
+    return Dropout(row_keys(step.seed, positions), jnp.asarray(rate)) if step.dropout else None
+
+
 def objective(
     params: Params, step: StepDef, rows_BT1: jax.Array, dropout: Dropout | None
 ) -> tuple[jax.Array, Sums]:
@@ -159,10 +164,7 @@ def train_step(
     step: StepDef, state: TrainState, rows_BT1: jax.Array, controls: Controls
 ) -> tuple[TrainState, Metrics]:
     """One update. The mean is over the targets of the whole batch, divided once."""
-    dropout = None
-    if step.dropout:
-        keys_B = row_keys(step.seed, controls.positions)
-        dropout = Dropout(keys_B, jnp.asarray(controls.dropout))
+    dropout = draws(step, controls.positions, controls.dropout)
     grads, sums = gradients(state.params, step, rows_BT1, dropout)
     weight = jnp.maximum(sums.weight, 1.0)
     grads = jax.tree.map(lambda g: g / weight, grads)

@@ -17,18 +17,20 @@ from jax.sharding import PartitionSpec as P
 from jaxlm import evaluate, metrics, optim, resume, rollback, saving, state, workdir
 from jaxlm import mesh as mesh_lib
 from jaxlm import run as run_lib
+from jaxlm.activity import HERE, Activity
 from jaxlm.clock import crossed, phase
 from jaxlm.config import Config
 from jaxlm.data.loader import Batch, Loader
 from jaxlm.errors import RESTART
 from jaxlm.evaluate import Evaluator
+from jaxlm.evidence import Evidence
 from jaxlm.guard import Limits
-from jaxlm.judge import GoBack, Judge
+from jaxlm.judge import GoBack, Judge, Verdict
 from jaxlm.metrics import Pending, Read, Writer
 from jaxlm.models.transformer import Params
 from jaxlm.ops import attention
 from jaxlm.optim.schedules import Span
-from jaxlm.run import Beginning, Options, Run
+from jaxlm.run import Beginning, Opened, Options, Run
 from jaxlm.saving import FULL, SNAPSHOT, Saver
 from jaxlm.signals import stop_signals
 from jaxlm.state import TrainState
@@ -60,7 +62,8 @@ def train(cfg: Config, directory: Path, options: Options) -> int:
                         status = ("done", beginning.step, cfg.end, cfg.end, beginning.step)
                         workdir.write_status(directory, *status)
                     return 0
-                outcome = loop(run, beginning, programs)
+                with HERE.during(Activity.STEP):
+                    outcome = loop(run, beginning, programs)
                 if isinstance(outcome, int):
                     return outcome
                 run = rollback.go_back(run, outcome)
@@ -71,10 +74,13 @@ class Programs:
 
     def __init__(self, run: Run):
         self.train_step = compile_train_step(run.step, run.mesh, run.where)
+        self.compiled = False
+        """Whether the step has been called."""
         cfg = run.cfg
         self.score = Evaluator(
             run.step, run.corpus, run.mesh, cfg.train.batch_size, cfg.evaluate.rows
         )
+        self.keep_evidence = Evidence(run)
 
 
 def loop(run: Run, beginning: Beginning, programs: Programs) -> int | GoBack:
@@ -94,21 +100,26 @@ def loop(run: Run, beginning: Beginning, programs: Programs) -> int | GoBack:
         say(f"training from step {step} to {writer.total_steps}; compiling")
         if step == 0:
             evaluation(train_state.params, step, position)
-        waited_s = loader.wait_seconds
-        for batch in loader:
+        for batch in HERE.each(Activity.DATA, loader):
             controls = host.controls(batch, saves.wish, stop.is_set(), judge.limits(step + 1))
-            train_state, result = programs.train_step(train_state, batch.rows_BT, controls)
+            with HERE.during(Activity.STEP if programs.compiled else Activity.COMPILE):
+                train_state, result = programs.train_step(train_state, batch.rows_BT, controls)
+            programs.compiled = True
             step, before, position = step + 1, position, batch.next_position
-            wait_s, waited_s = loader.wait_seconds - waited_s, loader.wait_seconds
             lr = float(controls.lr)
-            pending = Pending(step, before, batch.positions_B, position, result, lr, wait_s)
+            pending = Pending(step, before, batch.positions_B, position, result, lr)
             asked = reader.push(pending)
             evaluating, planned = evaluation.due(before, position), saves.planned(before, position)
             if evaluating or planned or asked[STOP] or asked[SAVE] in (FULL, SNAPSHOT):
                 # This step is waited for anyway: what it asked counts now.
                 asked = np.maximum(asked, reader.flush())
-            if reader.back is not None:
-                return reader.back
+            for verdict in reader.verdicts():
+                if verdict.keep_evidence:
+                    programs.keep_evidence(verdict.event, train_state.params, step, writer)
+                if verdict.problem is not None:
+                    raise verdict.problem
+                if verdict.back is not None:
+                    return verdict.back
             if evaluating:
                 evaluation(train_state.params, step, position)
             if (asked[STOP] and reader.applied) or position == cfg.end:
@@ -125,11 +136,11 @@ def loop(run: Run, beginning: Beginning, programs: Programs) -> int | GoBack:
 
 
 class Reader:
-    """Reads steps: what all asked for in them, and whether one was a reason to go back."""
+    """Reads steps: what all asked for in them, and what is to be done about some."""
 
     def __init__(self, writer: Writer, judge: Judge):
         self._writer, self._judge = writer, judge
-        self.back: GoBack | None = None
+        self._verdicts: list[Verdict] = []
         self.applied = True
         """Whether the last step that was read learned from its batch."""
 
@@ -141,17 +152,24 @@ class Reader:
         """Reads the last step, if it has not been read; int32[2]."""
         return self._take(self._writer.flush())
 
+    def verdicts(self) -> list[Verdict]:
+        """Those that are new."""
+        found, self._verdicts = self._verdicts, []
+        return found
+
     def _take(self, read: Read | None) -> np.ndarray:
         if read is None:
             return np.zeros(2, np.int32)
-        self.back, self.applied = self.back or self._judge(read), read.applied
+        verdict, self.applied = self._judge(read), read.applied
+        if verdict is not None:
+            self._verdicts.append(verdict)
         return read.flags
 
 
 class Host:
     """What the host decides for a step, from the clock and its own circumstances."""
 
-    def __init__(self, run: Run):
+    def __init__(self, run: Opened):
         cfg = run.cfg
         span = Span(cfg.rows("optim.warmup"), cfg.rows("optim.decay"), cfg.end)
         self._lr = optim.learning_rate(cfg.optim, cfg.peak_lr, span)
@@ -228,7 +246,7 @@ class Saves:
         if wanted == Wanted():
             return
         notes = run_lib.notes(self._run, position, self._judge.memory)
-        with self._writer.pause():
+        with HERE.during(Activity.SAVE):
             first = wanted.snapshot and not self._full.begun  # a run needs a full one to go on
             if wanted.full or first:
                 self._full.save(train_state, step, notes, wanted.for_ever)
@@ -238,8 +256,9 @@ class Saves:
     def last(self, train_state: TrainState, step: int, position: int) -> None:
         """The save that a process ends with; waits for it."""
         notes = run_lib.notes(self._run, position, self._judge.memory)
-        self._snapshots.finish()
-        self._full.save_last(train_state, step, notes)
+        with HERE.during(Activity.SAVE):
+            self._snapshots.finish()
+            self._full.save_last(train_state, step, notes)
 
 
 class Evaluation:
@@ -258,7 +277,7 @@ class Evaluation:
         """Scores each held-out type and writes it down; without any, does nothing."""
         if not self._run.corpus.heldout:
             return
-        with self._writer.pause():
+        with HERE.during(Activity.EVALUATE):
             scores = self._score(params)
             flat = evaluate.as_metrics(scores)
             self._writer.record({"step": step, "position": position, **flat})

@@ -6,11 +6,14 @@ skips.json    rows to jump over, if there are any (`jaxlm.data.skips`)
 status.json   where the run is; launchers watch `position`
 lock          held by the run's process 0
 metrics.jsonl one line an interval or evaluation
+events.jsonl  one line for each step that stood out
+events/       what is kept of each (`jaxlm.evidence`)
 """
 
 import contextlib
 import fcntl
 import json
+import math
 import os
 import tempfile
 import time
@@ -126,6 +129,18 @@ def append_line(path: Path, data: Any) -> None:
     """Adds a line of JSON to a file."""
     with open_lines(path) as f:
         f.write(json.dumps(data, ensure_ascii=False) + "\n")
+
+
+def plain(value: Any) -> Any:
+    """Plain data with numbers that JSON does not know, as NaN, in words."""
+    match value:
+        case float() if not math.isfinite(value):
+            return str(value)
+        case dict():
+            return {name: plain(item) for name, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+    return value
 
 
 def append_start(workdir: Path, start: Start) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     # 0: no JAX
-    ("jaxlm", "jaxlm.data", "jaxlm.errors", "jaxlm.hardware"),
+    ("jaxlm", "jaxlm.data", "jaxlm.activity", "jaxlm.errors", "jaxlm.hardware"),
     ("jaxlm.workdir",),
     (
         "jaxlm.schema",
@@ -46,15 +46,15 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     # 3: what they make together
     ("jaxlm.state",),
     ("jaxlm.step", "jaxlm.checkpoint"),
-    ("jaxlm.evaluate",),
+    ("jaxlm.evaluate", "jaxlm.probe"),
     # 4: the whole of it, with the whole config
     ("jaxlm.saving", "jaxlm.trace", "jaxlm.sample"),
     ("jaxlm.run",),
-    ("jaxlm.resume", "jaxlm.judge"),
+    ("jaxlm.resume", "jaxlm.judge", "jaxlm.evidence"),
     ("jaxlm.rollback",),
     ("jaxlm.train", "jaxlm.plan.*", "jaxlm.commands", "jaxlm.trace_lines"),
     # 5
-    ("jaxlm.demo",),
+    ("jaxlm.demo", "jaxlm.replay"),
     ("jaxlm.cli",),
     ("jaxlm.__main__",),
 )

@@ -1,5 +1,6 @@
 """A spike is told from noise and from falling losses, the same in an interrupted run."""
 
+import json
 import math
 
 import numpy as np
@@ -69,6 +70,22 @@ def test_a_guard_goes_on_from_its_memory():
     second = Guard(CFG, first.memory)
     assert found + [second.push(s) for s in run[340:]] == expected
     assert expected[350] is not None
+
+
+def test_a_limit_is_what_the_step_compares_with():
+    """In float32: what is above for the one is above for the other."""
+    guard = Guard(CFG)
+    judged(guard, steps(100))
+    for limit in guard.limits(102):
+        assert limit == np.float32(limit)
+
+
+def test_batches_left_out_are_counted_over_the_window_and_a_resume():
+    guard = Guard(CFG)
+    assert [guard.leave_out(step) for step in (10, 20, 21)] == [1, 2, 3]
+    resumed = Guard(CFG, json.loads(json.dumps(guard.memory)))
+    assert resumed.leave_out(20 + CFG.window) == 2
+    assert resumed.leave_out(500) == 1
 
 
 def test_off_is_off():

@@ -11,6 +11,7 @@ import pytest
 from jax import numpy as jnp
 
 from jaxlm import metrics, workdir
+from jaxlm.activity import HERE, Activity
 from jaxlm.config import ModelConfig
 from jaxlm.metrics import Pending, Writer, flops_per_token, matrix_params
 from jaxlm.step import Metrics, gradients
@@ -70,7 +71,7 @@ def pending(step: int, loss: float = 2.0) -> Pending:
         scalar(loss), scalar(1.5), scalar(0.5), scalar(30), jnp.array(step != 5), flags
     )
     before = (step - 1) * 8
-    return Pending(step, before, before + np.arange(8), before + 8, result, 1e-3, data_wait_s=0.0)
+    return Pending(step, before, before + np.arange(8), before + 8, result, 1e-3)
 
 
 def writer(directory, total_steps: int = 10, tensorboard: bool = False) -> Writer:
@@ -137,17 +138,22 @@ def test_a_line_an_interval_and_one_at_the_end(tmp_path, capsys):
     assert len(said) == 4 and said[0].startswith("step      3/10  loss 2.0000  grad 0.500  lr 1.0")
 
 
-def test_pauses_and_the_first_step_are_no_training_time(tmp_path):
+def test_only_steps_and_the_wait_for_data_are_training_time(tmp_path):
     w = writer(tmp_path)
-    w.push(pending(1))
-    w.push(pending(2))
-    with w.pause():
-        time.sleep(0.5)
-    w.push(pending(3))
-    w.push(pending(4))
+    with HERE.during(Activity.STEP):
+        time.sleep(0.3)
+        w.push(pending(1))  # the first step compiles
+        w.push(pending(2))
+        with HERE.during(Activity.SAVE):
+            time.sleep(0.5)
+        w.push(pending(3))
+        with HERE.during(Activity.DATA):
+            time.sleep(0.02)
+        w.push(pending(4))
     w.close()
     (line,) = workdir.metrics(tmp_path)
-    assert line["step"] == 3 and line["step_time_s"] < 0.2
+    assert line["step"] == 3 and 0.01 <= line["step_time_s"] < 0.2
+    assert 0.04 * 2.5 < line["data_wait_share"] <= 1
 
 
 def test_a_torn_last_line_is_ended_before_the_next(tmp_path):

@@ -1,6 +1,8 @@
 """One update is the same on every mesh, however its layers run and its batch is cut."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import jax
 import numpy as np
@@ -14,6 +16,7 @@ from jaxlm import mesh as mesh_lib
 from jaxlm import models, state
 from jaxlm.config import LossConfig
 from jaxlm.data.synthetic import BOS_ID, PAD_ID, SyntheticRows
+from jaxlm.guard import NO_LIMITS, Limits
 from jaxlm.models.block import Dropout
 from jaxlm.models.transformer import Params
 from jaxlm.state import TrainState, join_position, split_position
@@ -173,7 +176,13 @@ def test_many_documents_in_a_row_are_counted_beyond_16_bits():
 CLIP = 0.1
 
 
-def train(step: StepDef, shape: tuple[int, int, int], params: Params, steps: int):
+def train(
+    step: StepDef,
+    shape: tuple[int, int, int],
+    params: Params,
+    steps: int,
+    limits: Mapping[int, Limits] = MappingProxyType({}),
+):
     """Metrics and state, on the host, after each step on synthetic rows."""
     mesh = tiny.mesh(shape)
     where = state.shardings(step.model, step.optimizer, mesh)
@@ -193,8 +202,8 @@ def train(step: StepDef, shape: tuple[int, int, int], params: Params, steps: int
                 dropout=np.float32(0.1),
                 positions=split_position(first + np.arange(B)),
                 next_position=split_position(first + B),
-                max_loss=np.float32(np.inf),
-                max_grad_norm=np.float32(np.inf),
+                max_loss=np.float32(limits.get(i, NO_LIMITS).loss),
+                max_grad_norm=np.float32(limits.get(i, NO_LIMITS).grad_norm),
                 flags=jax.device_put(flags, NamedSharding(mesh, P(mesh_lib.AXES, None))),
             )
             batch = jax.device_put(
@@ -230,6 +239,37 @@ def test_a_step_moves_the_clock_and_reports(five_steps):
         assert metrics.flags.tolist() == [0, 1]
         assert metrics.loss > metrics.nll > 0  # the z-loss
         assert 0 < metrics.weight <= B * T
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 2, 2)])
+def test_a_batch_above_a_limit_is_not_learned_from(params, five_steps, shape):
+    """The clock moves on, and nothing else does."""
+    step = tiny.step_def(loss=LossConfig(z_loss=1e-3), clip_norm=CLIP, dropout=True)
+    first = five_steps[0][0]
+    loss, norm = np.float32(first.loss), np.float32(first.grad_norm)
+    below = {
+        0: Limits(float(np.nextafter(loss, np.float32(0))) - 1e-3, np.inf),
+        1: Limits(np.inf, norm / 10),
+        2: Limits(loss + 1, norm * 10),
+    }
+    found = train(step, shape, params[False], 3, below)
+    assert [bool(metrics.applied) for metrics, _ in found] == [False, False, True]
+    for i, (_, end) in enumerate(found, start=1):
+        assert (int(end.step), join_position(end.position)) == (i, POSITION + i * B)
+        assert int(end.opt_state.updates) == (i == 3)
+        same = jax.tree.map(np.array_equal, end.params, params[False])
+        assert all(jax.tree.leaves(same)) == (i < 3)
+        assert any(leaf.any() for leaf in jax.tree.leaves(end.opt_state.slots)) == (i == 3)
+
+
+def test_a_batch_that_is_not_finite_is_not_learned_from(params):
+    step = tiny.step_def(clip_norm=CLIP)
+    spoilt = jax.tree.map(np.copy, params[False])
+    spoilt["norm"]["scale"][0] = np.inf
+    ((metrics, end),) = train(step, (1, 1, 1), spoilt, 1)
+    assert not np.isfinite(metrics.loss) and not metrics.applied
+    assert jax.tree.all(jax.tree.map(np.array_equal, end.params, spoilt))
+    assert not any(leaf.any() for leaf in jax.tree.leaves(end.opt_state))
 
 
 def test_gradients_are_clipped_to_the_global_norm(five_steps):

@@ -8,7 +8,6 @@ loader started. Shapes: B rows of T + 1 ids, T = seq_len.
 import contextlib
 import queue
 import threading
-import time
 import weakref
 from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple, Protocol, Self
@@ -76,8 +75,6 @@ class Loader:
                 f"batch_size={batch_size}: {over} are left over; use a batch "
                 "size that divides them"
             )
-        self.wait_seconds = 0.0
-        """Time that `next` has spent waiting for data, in all."""
         share = _Share(sharding, batch_size, source.seq_len)
         self._queue: queue.Queue[Batch | BaseException] = queue.Queue(DEPTH)
         self._error: BaseException | None = None
@@ -105,9 +102,7 @@ class Loader:
         if self._error is None:
             if not self._stop.alive:
                 raise ValueError("the loader is closed")
-            began = time.perf_counter()
             item = self._queue.get()
-            self.wait_seconds += time.perf_counter() - began
             if not isinstance(item, BaseException):
                 return item
             self._error = item
@@ -119,6 +114,13 @@ class Loader:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def load(source: Rows, sharding: NamedSharding, positions_B: np.ndarray) -> jax.Array:
+    """ids[B, T + 1] at these positions (int64[B]), sharded; each process reads what it needs."""
+    share = _Share(sharding, len(positions_B), source.seq_len)
+    with contextlib.closing(source.stream([positions_B[share.rows]])) as found:
+        return share.place(next(found))
 
 
 class _Share:

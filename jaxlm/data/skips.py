@@ -79,6 +79,11 @@ class Skips:
         """The next `count` positions from `first` on that are not skipped."""
         return self.at(self.rank(np.array([first])) + np.arange(count))
 
+    def batch_before(self, first: int, size: int) -> np.ndarray:
+        """int64[size]: the positions before this one that are not skipped; empty if too few."""
+        rank = int(self.rank(np.array([first]))[0])
+        return self.at(rank - size + np.arange(size)) if rank >= size else np.empty(0, np.int64)
+
     def next(self, position: int) -> int:
         """The first position from this one on that is not skipped."""
         return int(self.positions(position, 1)[0])

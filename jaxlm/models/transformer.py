@@ -82,19 +82,51 @@ class ModelDef:
         dropout: Dropout | None = None,
     ) -> jax.Array:
         """[B, T, D] after the final norm, in the compute type."""
+        inputs = (tokens_BT, segments_BT, positions_BT)
+        return self._forward(params, *inputs, dropout, lambda x_BTD: None)[0]
+
+    def residual_squares(
+        self,
+        params: Params,
+        tokens_BT: jax.Array,
+        segments_BT: jax.Array,
+        positions_BT: jax.Array,
+        dropout: Dropout | None = None,
+    ) -> jax.Array:
+        """float32[L]: mean square of what each layer leaves on its residual stream, summed over
+        tokens."""
+
+        def squares(x_BTD: jax.Array) -> jax.Array:
+            return jnp.square(x_BTD.astype(jnp.float32)).mean(-1).sum()
+
+        inputs = (tokens_BT, segments_BT, positions_BT)
+        return self._forward(params, *inputs, dropout, squares)[1]
+
+    def _forward(
+        self,
+        params: Params,
+        tokens_BT: jax.Array,
+        segments_BT: jax.Array,
+        positions_BT: jax.Array,
+        dropout: Dropout | None,
+        observe: Callable[[jax.Array], Any],
+    ) -> tuple[jax.Array, Any]:
+        """`hidden`, and what `observe` makes of the residual stream [B, T, D] behind each layer."""
         ends, attend = self._merge_ends(params), ATTENTION[self.attention].make(segments_BT)
         turn = rotation(positions_BT, self.cfg.head_size, self.cfg.rope_theta)
         block_def = nnx.graphdef(self._block())
 
-        def body(x_BTD: jax.Array, layer: tuple[jax.Array, Params]) -> tuple[jax.Array, None]:
+        def body(x_BTD: jax.Array, layer: tuple[jax.Array, Params]) -> tuple[jax.Array, Any]:
             index, layer_params = layer
             block = nnx.merge(block_def, layer_params)
-            return block(x_BTD, turn, attend, dropout, index), None
+            x_BTD = block(x_BTD, turn, attend, dropout, index)
+            return x_BTD, observe(x_BTD)
 
         body = rematerialized(body, self.cfg)
         x_BTD = ends.embedding(tokens_BT, self.dtype)
         layers = (jnp.arange(self.cfg.n_layers), params["blocks"])
-        return ends.norm(self._run(body, x_BTD, layers)[0])
+        x_BTD, observed = self._run(body, x_BTD, layers)
+        return ends.norm(x_BTD), observed
 
     def decode(
         self, params: Params, tokens_BT: jax.Array, positions_BT: jax.Array, caches: Cache

@@ -163,19 +163,6 @@ def test_it_reads_ahead_but_not_without_bound():
         assert rows.asked == DEPTH + 2
 
 
-def test_waiting_is_measured():
-    with Loader(Slow(seconds=0.05), shard(), B, 0, 4 * B) as loader:
-        assert len(list(loader)) == 4
-        assert loader.wait_seconds > 0.15
-    rows = Slow()
-    with Loader(rows, shard(), B, 0, 100 * B) as loader:
-        next(loader)
-        wait_until_full(rows)
-        before = loader.wait_seconds
-        next(loader)
-        assert loader.wait_seconds - before < 0.01
-
-
 def test_close_ends_the_thread_at_once():
     for taken in (0, 1, 3):
         loader = Loader(Slow(seconds=0.02), shard(), B, 0, 10_000 * B)

@@ -69,6 +69,35 @@ def test_no_gradient_moves_nothing_but_by_decay(name):
         np.testing.assert_allclose(flat(updates)[path], expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("offload", [False, True])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_update_that_is_not_applied_changes_nothing(name, offload):
+    """Bit for bit, whatever the gradients are; the next one is as if it had not been tried."""
+    params, first, second = trees(3)
+    params = jax.tree.map(lambda p: jnp.asarray(p).at[..., :1].set(-0.0), params)
+    spoilt = jax.tree.map(lambda g: jnp.full_like(g, jnp.nan), first)
+    optimizer = optim.build(OptimConfig(name=name, weight_decay=0.1, offload=offload))
+
+    @jax.jit
+    def update(grads, opt_state, params, applied):
+        updates, opt_state = optimizer.update(grads, opt_state, params, lr=0.1, applied=applied)
+        return jax.tree.map(jnp.add, params, updates), opt_state
+
+    begun = update(first, optimizer.init(params), params, True)
+    left = update(spoilt, begun[1], begun[0], False)
+    assert_same_bits(left, begun)
+    expected, found = (update(second, s, p, True) for p, s in (begun, left))
+    assert_same_bits(found, expected)
+    assert found[1].updates == 2
+
+
+def assert_same_bits(found, expected):
+    for (path, one), other in zip(
+        jax.tree.leaves_with_path(found), jax.tree.leaves(expected), strict=True
+    ):
+        assert np.asarray(one).tobytes() == np.asarray(other).tobytes(), path
+
+
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_state_lies_with_its_parameter(name):
     """Each statistic is split along the dimensions that it has, as the parameter is."""

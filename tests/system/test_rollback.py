@@ -86,6 +86,27 @@ def test_the_run_goes_back_and_jumps_over_the_rows(gone_back):
 
 
 @pytest.mark.system
+def test_the_event_is_replayed_to_the_bit(gone_back, spiky):
+    """From the checkpoint right before it, which the run has moved away."""
+    name = event(gone_back)["event"]
+    command = [sys.executable, "-m", "jaxlm", "replay", name, f"--workdir={gone_back}"]
+    code, output = runs.finish(command, gone_back.with_suffix(".replay"))
+    assert code == 0, output
+    place = gone_back / "abandoned" / name / "full" / str(SPIKE - 1)
+    assert f"parameters after step {SPIKE - 1}, from {place}" in output
+    assert output.count(": the same") == 2
+    report = json.loads((gone_back / "events" / name / "replay.json").read_text())
+    assert report["exact"] and report["batch"]["loss"] > 2 * report["batch_before"]["loss"]
+    early = runs.checkpoint(gone_back, SPIKE - MARGIN - 4)
+    found = {}
+    for flags in ([], ["--exact"]):
+        log = gone_back.with_suffix(f".replay{len(flags)}")
+        code, found[len(flags)] = runs.finish([*command, f"--from={early}", *flags], log)
+        assert code == 0, found
+    assert found[0].count(": of other parameters") == 2 and found[1].count(": the same") == 2
+
+
+@pytest.mark.system
 def test_it_ends_as_one_that_never_saw_the_rows(gone_back, spiky, tmp_path):
     workdir = tmp_path / "run"
     workdir.mkdir()
@@ -162,3 +183,26 @@ def test_a_warning_changes_nothing(spiky, tmp_path):
         code, output = runs.finish(command, workdir.with_suffix(".log"))
         assert code == 0 and (f"step {SPIKE} is a spike" in output) == (spike == "warn")
     runs.assert_same(runs.state(one, STEPS), runs.state(other, STEPS))
+
+
+@pytest.mark.system
+def test_a_batch_that_is_skipped_leaves_no_trace(spiky, tmp_path):
+    """As if its rows had not been in the order, also in a run that was killed behind it."""
+    skipping, without = tmp_path / "skipping", tmp_path / "without"
+    command = runs.train(spiky, skipping, *OVERRIDES, "guard.spike=skip")
+    log = tmp_path / "log"
+    with runs.running(command, log) as process:
+        runs.kill_when(process, lambda: SPIKE + 3 in runs.committed(skipping))
+    code, output = runs.finish(command, log)
+    assert code == 0, output
+    assert f"step {SPIKE} is a spike" in output and "its batch is not learned from" in output
+    assert event(skipping)["action"] == "skip"
+    assert SPIKE not in runs.committed(skipping)
+    without.mkdir()
+    (without / skips.FILE).write_text(json.dumps([[4 * (SPIKE - 1), 4 * SPIKE]]))
+    code, output = runs.finish(runs.train(spiky, without, *OVERRIDES), tmp_path / "other.log")
+    assert code == 0, output
+    found, expected = runs.state(skipping, STEPS), runs.state(without, STEPS - 1)
+    for state in (found, expected):
+        state.pop("['step']")
+    runs.assert_same(found, expected)

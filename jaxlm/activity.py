@@ -1,0 +1,93 @@
+"""What this process is doing, and how long it has been doing what: for its watchdog and its ledger.
+
+Of the main thread alone, which does one thing at a time; other threads may look.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Activity(StrEnum):
+    """What the time of a process goes to."""
+
+    START = "start"
+    """Up to its loop: imports, checks, data, initial parameters."""
+    RESTORE = "restore"
+    COMPILE = "compile"
+    """Up to the end of the first step."""
+    DATA = "data"
+    """Waiting for rows."""
+    STEP = "step"
+    """Handing steps to the devices and waiting for them."""
+    EVALUATE = "evaluate"
+    SAVE = "save"
+    """The part of a save that the steps wait for."""
+
+
+class Doing(NamedTuple):
+    """What the process is at."""
+
+    activity: Activity
+    detail: str
+    """As what a barrier is about; may be empty."""
+    since_s: float
+    """`time.monotonic()` when it began."""
+
+
+class Record:
+    """What was done when; `HERE` is that of this process."""
+
+    def __init__(self) -> None:
+        self._counted_s = time.monotonic()
+        """Up to when `_spent` counts."""
+        self._stack = [Doing(Activity.START, "", self._counted_s)]
+        self._spent = dict.fromkeys(Activity, 0.0)
+
+    @contextlib.contextmanager
+    def during(self, activity: Activity, detail: str = "") -> Iterator[None]:
+        """Inside, the process is at this; afterwards again at what it was at before."""
+        self._count()
+        self._stack.append(Doing(activity, detail, self._counted_s))
+        try:
+            yield
+        finally:
+            self._count()
+            self._stack.pop()
+
+    def waiting(self, barrier: str) -> AbstractContextManager[None]:
+        """Inside, the process waits for others, for the sake of what it is at."""
+        return self.during(self.current.activity, barrier)
+
+    def each[T](self, activity: Activity, items: Iterable[T]) -> Iterator[T]:
+        """The items; while it waits for one, the process is at this."""
+        rest = iter(items)
+        while True:
+            with self.during(activity):
+                try:
+                    item = next(rest)
+                except StopIteration:
+                    return
+            yield item
+
+    @property
+    def current(self) -> Doing:
+        """The innermost thing that the process is at."""
+        return self._stack[-1]
+
+    def spent(self) -> dict[Activity, float]:
+        """Seconds that went to each so far."""
+        found, now = dict(self._spent), time.monotonic()
+        found[self.current.activity] += now - self._counted_s
+        return found
+
+    def _count(self) -> None:
+        now = time.monotonic()
+        self._spent[self.current.activity] += now - self._counted_s
+        self._counted_s = now
+
+
+HERE = Record()
