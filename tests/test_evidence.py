@@ -8,8 +8,6 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from jax.sharding import NamedSharding
-from jax.sharding import PartitionSpec as P
 
 from jaxlm import evidence, run, state, train
 from jaxlm import mesh as mesh_lib
@@ -76,11 +74,12 @@ def test_norms_are_those_of_the_step(mesh, tmp_path):
 
 def residual_rms(step, params, rows) -> np.ndarray:
     """The same from the whole activations, on one device."""
-    inputs = read_rows(np.asarray(rows), step.bos_id, step.pad_id)
-    whole = jax.device_put(jax.device_get(params), NamedSharding(tiny.mesh((1, 1, 1)), P()))
-    with jax.set_mesh(tiny.mesh((1, 1, 1))):
+    params, rows, one = jax.device_get(params), jax.device_get(rows), tiny.mesh((1, 1, 1))
+    with jax.set_mesh(one):
+        inputs = read_rows(rows, step.bos_id, step.pad_id)
+        params = jax.device_put(params, mesh_lib.replicated(one))
         _, x_LBTD = step.model._forward(
-            whole, inputs.tokens, inputs.segments, inputs.positions, None, lambda x: x
+            params, inputs.tokens, inputs.segments, inputs.positions, None, lambda x: x
         )
     return np.sqrt(np.square(np.asarray(x_LBTD, np.float64)).mean((1, 2, 3)))
 
