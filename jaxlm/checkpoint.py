@@ -13,6 +13,8 @@ A save that fails is an outcome, not an exception: the run goes on, and `saving.
 """
 
 import contextlib
+import functools
+import logging
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -59,6 +61,7 @@ class Checkpoints:
     """Checkpoints of one kind, each in `directory/<step>`."""
 
     def __init__(self, directory: Path, keep: Keep, read_only: bool = False):
+        _say_failures_once()
         self._directory = directory
         self._saving: _Save | None = None
         self.cost: Cost | None = None
@@ -281,6 +284,17 @@ def abandon(workdir: Path, checkpoint: Path, why: str) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     checkpoint.rename(target)
     return target
+
+
+@functools.cache
+def _say_failures_once() -> None:
+    """What goes wrong in a save is said by `wait`, in a line.
+
+    Orbax logs it in each of its threads, and asyncio for each array.
+    """
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    ours = lambda record: record.levelno < logging.ERROR or "orbax" not in record.pathname  # noqa: E731
+    logging.getLogger("absl").addFilter(ours)
 
 
 @contextlib.contextmanager

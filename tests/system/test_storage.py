@@ -66,4 +66,5 @@ def test_a_full_disk(tmp_path, config, whole):
     assert message.endswith(
         "The ones before it are whole: see that the disk has room and can be written"
     )
+    assert "ERROR:" not in output  # of Orbax and asyncio, hundreds of lines
     runs.assert_same(runs.state(kept), runs.state(whole))
