@@ -33,7 +33,14 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("jaxlm.data.mixture_plan", "jaxlm.llama"),
     ("jaxlm.data.mixture",),
     # 1: the machine
-    ("jaxlm.mesh", "jaxlm.metrics", "jaxlm.cluster", "jaxlm.compiler", "jaxlm.signals"),
+    (
+        "jaxlm.mesh",
+        "jaxlm.metrics",
+        "jaxlm.cluster",
+        "jaxlm.compiler",
+        "jaxlm.signals",
+        "jaxlm.vote",
+    ),
     ("jaxlm.guard", "jaxlm.drift", "jaxlm.integrity"),
     ("jaxlm.ops.*", "jaxlm.accumulate"),
     # 2: the parts of a run

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
+from bench import runs
 from jaxlm import workdir as workdirs
-from tests.system import runs
 
 pytestmark = pytest.mark.system
 
