@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import jax
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers as policies
+from orbax.checkpoint._src.multihost import multihost
 from orbax.checkpoint.options import AsyncOptions, AtomicityMode, AtomicityOptions
 
 from jaxlm import cluster, integrity
@@ -39,8 +40,6 @@ FOR_EVER = "for_ever.txt"
 """A checkpoint with this file is never deleted."""
 NOTES = "notes"
 STATE = "state"
-PATIENCE_S = 1200
-"""How long a save may take to be written."""
 
 
 class Keep(NamedTuple):
@@ -81,15 +80,13 @@ class Checkpoints:
                 preservation_policy=policies.AnyPreservationPolicy(kept),
                 save_decision_policy=policies.FixedIntervalPolicy(1),
                 atomicity_options=AtomicityOptions(mode=AtomicityMode.COMMIT_FILE),
-                create=not read_only,
+                create=not read_only and jax.process_count() == 1,
                 async_options=AsyncOptions(
-                    timeout_secs=PATIENCE_S,
+                    timeout_secs=cluster.barrier_s(),
                     barrier_sync_fn=self._in_step,
                     post_finalization_callback=self._before_commit,
                 ),
-                multiprocessing_options=ocp.options.MultiprocessingOptions(
-                    barrier_sync_key_prefix=directory.name
-                ),
+                multiprocessing_options=_barriers(directory.name),
             ),
         )
 
@@ -174,7 +171,7 @@ class Checkpoints:
     def _ready(self, save: "_Save") -> bool:
         """Whether a save can begin on all processes; if not, it has failed on all.
 
-        Orbax has them wait for each other while it begins one, without an end.
+        Orbax has them wait for each other while it begins one, until a barrier gives up.
         """
         try:
             if jax.process_index() == 0:
@@ -187,7 +184,7 @@ class Checkpoints:
             mine = e
             save.errors.append(e)
         problems = cluster.gather(f"step {save.step} can be saved", mine and str(mine))
-        failed = [f"process {i}: {problem}" for i, problem in enumerate(problems) if problem]
+        failed = [f"{cluster.name(i)}: {problem}" for i, problem in enumerate(problems) if problem]
         if failed and mine is None:
             save.errors.append(CalledOff("; ".join(failed)))
         if failed:
@@ -204,7 +201,7 @@ class Checkpoints:
             self.cost = Cost(started_s - start_s, time.monotonic() - started_s)
             return
         try:
-            save.vote.fail(PATIENCE_S)
+            save.vote.fail(cluster.barrier_s())
         except Exception as e:
             save.errors.append(e)
 
@@ -333,6 +330,19 @@ def abandon(workdir: Path, checkpoint: Path, why: str) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     checkpoint.rename(target)
     return target
+
+
+def _barriers(prefix: str) -> ocp.options.MultiprocessingOptions:
+    """Orbax's barriers through the coordinator, which gives them up in our time and says for whom.
+
+    By default they are programs for the devices, and wait for ever. Directories exist by then:
+    `abandon_unfinished` makes them, since Orbax does not for processes that are named.
+    """
+    multihost._DEFAULT_BARRIER_TIMEOUT = cluster.barrier_s()  # there is no option for it
+    processes = set(range(jax.process_count())) if jax.process_count() > 1 else None
+    return ocp.options.MultiprocessingOptions(
+        active_processes=processes, barrier_sync_key_prefix=prefix
+    )
 
 
 @functools.cache

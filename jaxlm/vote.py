@@ -1,7 +1,7 @@
 """Whether all processes have done their part of a save: it is committed by all, or by none.
 
 Orbax has them wait for each other, but not learn of a failure: a process that cannot write leaves
-the others waiting, for twenty minutes, and its next save meets their last one.
+the others waiting until their barrier gives up, and their next save behind it.
 """
 
 import itertools
@@ -9,8 +9,7 @@ from collections import deque
 
 import jax
 
-# The store has no public name in JAX; Orbax and multihost_utils reach it the same way.
-from jax._src import distributed
+from jaxlm import cluster
 
 STAGES = ("async_write_complete", "async_commit_complete")
 """Where Orbax has all wait: when each has written, and when process 0 has committed."""
@@ -38,8 +37,8 @@ class Vote:
             failed = self._come(timeout_ms)
             if failed:
                 self._open.clear()
-                names = " and ".join(f"process {i}" for i in failed)
-                raise CalledOff(f"{names} could not do its part: look at its log")
+                names = " and ".join(map(cluster.name, failed))
+                raise CalledOff(f"{names} could not: see the log there")
 
     def fail(self, timeout_s: float) -> None:
         """Tells the others that this process could not do its part, once they have done theirs.
@@ -52,8 +51,7 @@ class Vote:
 
     def _come(self, timeout_ms: int, failed: bool = False) -> list[int]:
         """The processes that have failed."""
-        client = distributed.global_state.client
-        assert client is not None
+        client = cluster.store()
         key = f"jaxlm/save/{self._number}/{self._open.popleft()}"
         if failed:
             client.key_value_set(f"{key}/{jax.process_index()}", "failed")

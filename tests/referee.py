@@ -28,20 +28,14 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "jaxlm.data.skips",
         "jaxlm.data.fingerprint",
     ),
-    ("jaxlm.safety",),
+    ("jaxlm.safety", "jaxlm.rollcall"),
     ("jaxlm.config", "jaxlm.lineage", "jaxlm.data.order", "jaxlm.data.documents"),
     ("jaxlm.data.mixture_plan", "jaxlm.llama"),
     ("jaxlm.data.mixture",),
     # 1: the machine
-    (
-        "jaxlm.mesh",
-        "jaxlm.metrics",
-        "jaxlm.cluster",
-        "jaxlm.compiler",
-        "jaxlm.signals",
-        "jaxlm.vote",
-    ),
-    ("jaxlm.guard", "jaxlm.drift", "jaxlm.integrity"),
+    ("jaxlm.mesh", "jaxlm.metrics", "jaxlm.cluster", "jaxlm.compiler", "jaxlm.signals"),
+    ("jaxlm.guard", "jaxlm.drift", "jaxlm.integrity", "jaxlm.vote"),
+    ("jaxlm.watchdog", "jaxlm.notices"),
     ("jaxlm.ops.*", "jaxlm.accumulate"),
     # 2: the parts of a run
     (

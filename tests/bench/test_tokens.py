@@ -22,8 +22,9 @@ def directory(tmp_path_factory) -> Path:
     shards = json.loads((root / "corpus" / "manifest.json").read_text())["shards"]
     for name, of_types in ((tokens.ALL, {"book", "code", "web"}), ("Chinese", {"book"})):
         chosen = [s for s in shards if s["type"] in of_types]
-        assert texts[name].documents == sum(s["documents"] for s in chosen) > 0
-        assert texts[name].bytes == sum(s["text_bytes"] for s in chosen)
+        copies = tokens.CHOSEN[name].copies
+        assert texts[name].documents == copies * sum(s["documents"] for s in chosen) > 0
+        assert texts[name].bytes == copies * sum(s["text_bytes"] for s in chosen)
     return root / tokens.ALL
 
 
