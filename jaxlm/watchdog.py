@@ -30,7 +30,7 @@ from jaxlm.signals import Stop
 
 FEW = 3
 """Step times that a median needs at least."""
-EXCHANGE_AT_MOST_S = 5.0
+EXCHANGE_AT_MOST_S = 2.0
 BOARD = "jaxlm/watch"
 NAMED = 8
 """Processes that a verdict names at most."""
@@ -274,6 +274,12 @@ class Watch:
             time.sleep(0.3)
         _leave(why)
 
+    def fail(self, why: str) -> None:
+        """Tells the others that this process ends, for a reason of its own."""
+        self._tell = Verdict(f"{cluster.name(self._me)} has failed: {why}", hangs=False)
+        self._now.set()
+        self._wait_for_readers()
+
     def close(self, in_good_order: bool) -> None:
         """Ends the watch. Who does not end in good order is missed by the others."""
         self._left = in_good_order
@@ -307,9 +313,13 @@ class Watch:
             path = self._workdir / "logs" / f"stacks-{self._me}.txt"
             why = f"{why}\nThe stacks of all threads are in {path}"
             _write_stacks(path, verdict.why)
-        if self._board is not None and self._me == 0:
-            time.sleep(2.5 * self._dog.exchange_s)  # the board goes with us: let all read it first
+        self._wait_for_readers()
         _leave(why)
+
+    def _wait_for_readers(self) -> None:
+        """The board goes with process 0: it lets the others read it first."""
+        if self._board is not None and self._me == 0:
+            time.sleep(2.5 * self._dog.exchange_s)
 
 
 def _write_stacks(path: Path, why: str) -> None:
@@ -340,11 +350,12 @@ def watching(cfg: WatchConfig, workdir: Path, stop: Stop) -> Iterator[None]:
     try:
         yield
         in_good_order = True
-    except jax.errors.JaxRuntimeError as e:
-        if jax.process_count() > 1:
+    except Exception as e:
+        if isinstance(e, jax.errors.JaxRuntimeError) and jax.process_count() > 1:
             line = f"{cluster.name(jax.process_index())}: {e}\nIs it that a process is lost?"
             print(line, file=sys.stderr, flush=True)
             time.sleep(cfg.heartbeat_seconds + 3 * EXCHANGE_AT_MOST_S)
+        watch.fail(str(e).partition("\n")[0] or type(e).__name__)
         raise
     finally:
         watch.close(in_good_order)
