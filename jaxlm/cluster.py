@@ -75,6 +75,11 @@ def start(
     _members = Members(hosts, wait_s)
 
 
+def place() -> tuple[int, int]:
+    """Which process this is, of how many; known before JAX has looked for devices."""
+    return distributed.global_state.process_id, len(_members.hosts)
+
+
 def name(process: int) -> str:
     """A process and its host."""
     hosts = _members.hosts

@@ -150,8 +150,8 @@ class Board(Protocol):
 class Store:
     """The board in the coordinator's key-value store."""
 
-    def __init__(self) -> None:
-        self._me, self._client = jax.process_index(), cluster.store()
+    def __init__(self, me: int) -> None:
+        self._me, self._client = me, cluster.store()
 
     def exchange(
         self, report: Report, told: Verdict | None
@@ -251,9 +251,10 @@ class Watch:
     """The watchdog of this process, in threads of its own."""
 
     def __init__(self, cfg: WatchConfig, workdir: Path):
-        self._workdir, self._me = workdir, jax.process_index()
-        self._dog = Watchdog(cfg, self._me, jax.process_count())
-        self._board: Board | None = Store() if jax.process_count() > 1 else None
+        self._workdir = workdir
+        self._me, count = cluster.place()
+        self._dog = Watchdog(cfg, self._me, count)
+        self._board: Board | None = Store(self._me) if count > 1 else None
         self._tell: Verdict | None = None
         self._left = False
         self._closing, self._now = threading.Event(), threading.Event()
@@ -301,7 +302,8 @@ class Watch:
             closing = self._closing.is_set()
             report = self._dog.report._replace(beat=beat, left=closing and self._left)
             with contextlib.suppress(jax.errors.JaxRuntimeError):  # its silence is seen
-                self._dog.take(*board.exchange(report, self._tell))
+                reports, told = board.exchange(report, self._tell)
+                self._dog.take(reports, told if self._tell is None else None)  # not our own
             if closing:
                 return
             self._now.wait(self._dog.exchange_s)
@@ -351,8 +353,9 @@ def watching(cfg: WatchConfig, workdir: Path, stop: Stop) -> Iterator[None]:
         yield
         in_good_order = True
     except Exception as e:
-        if isinstance(e, jax.errors.JaxRuntimeError) and jax.process_count() > 1:
-            line = f"{cluster.name(jax.process_index())}: {e}\nIs it that a process is lost?"
+        me, count = cluster.place()
+        if isinstance(e, jax.errors.JaxRuntimeError) and count > 1:
+            line = f"{cluster.name(me)}: {e}\nIs it that a process is lost?"
             print(line, file=sys.stderr, flush=True)
             time.sleep(cfg.heartbeat_seconds + 3 * EXCHANGE_AT_MOST_S)
         watch.fail(str(e).partition("\n")[0] or type(e).__name__)
