@@ -34,7 +34,14 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("jaxlm.data.mixture",),
     # 1: the machine
     ("jaxlm.mesh", "jaxlm.metrics", "jaxlm.cluster", "jaxlm.compiler", "jaxlm.signals"),
-    ("jaxlm.guard", "jaxlm.drift", "jaxlm.integrity", "jaxlm.watchdog", "jaxlm.notices"),
+    (
+        "jaxlm.guard",
+        "jaxlm.drift",
+        "jaxlm.integrity",
+        "jaxlm.watchdog",
+        "jaxlm.notices",
+        "jaxlm.vote",
+    ),
     ("jaxlm.ops.*", "jaxlm.accumulate"),
     # 2: the parts of a run
     (

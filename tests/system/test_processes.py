@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench import runs
 from jaxlm import workdir as workdirs
 from tests.launch.watch import is_gone, until
-from tests.system import runs
 
 pytestmark = pytest.mark.system
 

@@ -4,8 +4,8 @@ import signal
 
 import pytest
 
+from bench import runs
 from jaxlm import workdir as workdirs
-from tests.system import runs
 
 pytestmark = pytest.mark.system
 
