@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.system import runs
+from bench import runs
 
 pytestmark = pytest.mark.system
 
