@@ -68,30 +68,40 @@ def test_one_of_two_killed(tmp_path, config, two):
     runs.assert_same(runs.state(tmp_path), runs.state(two))
 
 
-@pytest.mark.parametrize("stopped", [0, 1])
-def test_one_of_two_stopped(tmp_path, config, two, stopped):
+LOST = (
+    r"jaxlm train: the run has lost a process; process {} \(.+\) has not been heard of for \d+ s; "
+    r"it was at step \d+ in (data|step|save|evaluate)"
+)
+
+
+def test_one_of_two_stopped(tmp_path, config, two):
     """The other names it and ends; the launcher ends both, and starts again."""
-    log, other = tmp_path / "log", 1 - stopped
+    log = tmp_path / "log"
     command = runs.launch(config, tmp_path, runs.SLOWLY, "watch.heartbeat_seconds=10")
     with runs.running(command, log) as launcher:
         runs.wait_until(lambda: len(runs.committed(tmp_path)) >= 1, launcher)
-        os.kill(process(launcher, stopped), signal.SIGSTOP)
-        runs.wait_until(runs.says(log, "starting again"), launcher)
-        launcher.terminate()
-        assert launcher.wait(runs.PATIENCE_S) == 75
+        os.kill(process(launcher, 1), signal.SIGSTOP)
+        assert launcher.wait(runs.PATIENCE_S) == 0
     output = log.read_text()
+    assert re.search(LOST.format(1), output)
     said = re.findall(r"^launch: .*", output, re.M)
-    assert said[0].startswith(f"launch: process {other} ended with exit code 75 (start me again)")
-    assert f"process {stopped} was killed by SIGKILL" in said[1]
-    why = rf"jaxlm train: the run has lost a process; process {stopped} \(.+\) has not been heard "
-    assert re.search(rf"{why}of for \d+ s; it was at step \d+ in (data|step|save|eval)", output)
-    stacks = (tmp_path / "logs" / f"stacks-{other}.txt").read_text()
+    assert said[0].startswith("launch: process 0 ended with exit code 75 (start me again)")
+    assert "process 1 was killed by SIGKILL" in said[1]
+    assert sum("starting again in" in line for line in said) == 1
+    stacks = (tmp_path / "logs" / "stacks-0.txt").read_text()
     assert "the run has lost a process" in stacks and "jaxlm/train.py" in stacks
-    if stopped == 1:
-        code, output = runs.finish(runs.launch(config, tmp_path), tmp_path / "second.log")
-        assert code == 0, output
-        assert workdirs.history(tmp_path)[-1].step >= runs.SAVE_EVERY
-        runs.assert_same(runs.state(tmp_path), runs.state(two))
+    assert workdirs.history(tmp_path)[1].step >= runs.SAVE_EVERY
+    runs.assert_same(runs.state(tmp_path), runs.state(two))
+
+
+def test_the_coordinator_stopped(tmp_path, config):
+    """The others see for themselves that it is silent."""
+    log = tmp_path / "log"
+    command = runs.launch(config, tmp_path, runs.SLOWLY, "watch.heartbeat_seconds=10")
+    with runs.running(command, log) as launcher:
+        runs.wait_until(runs.says(log, "step     12/"), launcher)
+        os.kill(process(launcher, 0), signal.SIGSTOP)
+        runs.wait_until(lambda: re.search(LOST.format(0), log.read_text()) is not None, launcher)
 
 
 def free_place() -> list[str]:
