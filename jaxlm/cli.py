@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except Exception as e:
         code = _tell(args.command, e)
-        if getattr(args, "processes", 1) > 1:
+        if getattr(args, "joined", False):
             _end_alone(code)
         if code is None:
             raise
@@ -246,6 +246,7 @@ def _train(args: argparse.Namespace) -> int:
         from jaxlm import cluster
 
         cluster.start(args.coordinator, args.processes, args.process, args.bind, cfg.watch)
+        args.joined = args.processes > 1
         if args.dry_run:
             from jaxlm.plan.attached import dry_run
 
