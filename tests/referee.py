@@ -34,14 +34,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("jaxlm.data.mixture",),
     # 1: the machine
     ("jaxlm.mesh", "jaxlm.metrics", "jaxlm.cluster", "jaxlm.compiler", "jaxlm.signals"),
-    (
-        "jaxlm.guard",
-        "jaxlm.drift",
-        "jaxlm.integrity",
-        "jaxlm.watchdog",
-        "jaxlm.notices",
-        "jaxlm.vote",
-    ),
+    ("jaxlm.guard", "jaxlm.drift", "jaxlm.integrity", "jaxlm.vote"),
+    ("jaxlm.watchdog", "jaxlm.notices"),
     ("jaxlm.ops.*", "jaxlm.accumulate"),
     # 2: the parts of a run
     (
