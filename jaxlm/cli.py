@@ -8,12 +8,13 @@ import argparse
 import errno
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from jaxlm import platforms
-from jaxlm.errors import EnvironmentProblem, PeerMissing, UserError
+from jaxlm.errors import EnvironmentProblem, UserError
 
 if TYPE_CHECKING:
     from jaxlm.config import Config
@@ -41,12 +42,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         top.error(f"{args.command} takes no {OVERRIDE}{args.overrides[0]}: it reads no config")
     try:
         return args.run(args)
-    except UserError as e:
-        print(f"jaxlm {args.command}: {e}", file=sys.stderr, flush=True)
-        if isinstance(e, PeerMissing):
-            sys.stdout.flush()
-            os._exit(e.exit_code)  # at a usual exit JAX would wait for it once more
-        return e.exit_code
     except KeyboardInterrupt:
         sys.tracebacklimit = 0  # it is no bug
         raise
@@ -55,11 +50,37 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise  # not done
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as e:
-        if e.errno not in (errno.ENOSPC, errno.EDQUOT):
+    except Exception as e:
+        code = _tell(args.command, e)
+        if getattr(args, "processes", 1) > 1:
+            _end_alone(code)
+        if code is None:
             raise
-        print(f"jaxlm {args.command}: {e}; make room, then start again", file=sys.stderr)
+        return code
+
+
+def _tell(command: str, error: Exception) -> int | None:
+    """Says what a user can put right; the exit code, None for a bug."""
+    if isinstance(error, UserError):
+        print(f"jaxlm {command}: {error}", file=sys.stderr, flush=True)
+        return error.exit_code
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        print(f"jaxlm {command}: {error}; make room, then start again", file=sys.stderr)
         return EnvironmentProblem.exit_code
+    return None
+
+
+def _end_alone(code: int | None) -> NoReturn:
+    """Ends a process of several that has failed, while an exception is handled.
+
+    At a usual exit JAX waits for the other processes and, if they do not come, aborts: the exit
+    code would be lost, and a run that no restart can help would be started again.
+    """
+    if code is None:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1 if code is None else code)
 
 
 def parser() -> argparse.ArgumentParser:
