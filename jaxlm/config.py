@@ -12,7 +12,7 @@ from typing import Literal
 from jaxlm import schema as _schema
 from jaxlm import storage
 from jaxlm.data.cache import CacheConfig
-from jaxlm.safety import CheckpointConfig, GuardConfig
+from jaxlm.safety import CheckpointConfig, GuardConfig, WatchConfig
 from jaxlm.schema import ConfigError, fixed, free, recorded, section
 
 VOCAB_MULTIPLE = 128
@@ -317,6 +317,8 @@ class Config:
     """Saving."""
     guard: GuardConfig = section(GuardConfig)
     """Steps that go wrong."""
+    watch: WatchConfig = section(WatchConfig)
+    """Hangs, and machines that go away."""
     evaluate: EvaluateConfig = section(EvaluateConfig)
     """Evaluation."""
     log: LogConfig = section(LogConfig)

@@ -29,13 +29,13 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "jaxlm.data.skips",
         "jaxlm.data.fingerprint",
     ),
-    ("jaxlm.safety", "jaxlm.data.cache"),
+    ("jaxlm.safety", "jaxlm.rollcall", "jaxlm.data.cache"),
     ("jaxlm.config", "jaxlm.lineage", "jaxlm.data.order", "jaxlm.data.documents"),
     ("jaxlm.data.mixture_plan", "jaxlm.llama", "jaxlm.data.files"),
     ("jaxlm.data.mixture",),
     # 1: the machine
     ("jaxlm.mesh", "jaxlm.metrics", "jaxlm.cluster", "jaxlm.compiler", "jaxlm.signals"),
-    ("jaxlm.guard", "jaxlm.drift", "jaxlm.integrity"),
+    ("jaxlm.guard", "jaxlm.drift", "jaxlm.integrity", "jaxlm.watchdog", "jaxlm.notices"),
     ("jaxlm.ops.*", "jaxlm.accumulate"),
     # 2: the parts of a run
     (
