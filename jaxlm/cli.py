@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from jaxlm import platforms
+from jaxlm import platforms, storage
 from jaxlm.errors import EnvironmentProblem, UserError
 
 if TYPE_CHECKING:
@@ -112,19 +112,30 @@ def parser() -> argparse.ArgumentParser:
     _add_trace(add("trace", _trace, "the documents of a step, the steps of a document"))
     _add_replay(add("replay", _replay, "runs the batch of an event again, layer by layer"))
     status = add("status", _status, "where a run is")
-    status.add_argument("--workdir", type=Path, required=True, metavar="DIR")
+    status.add_argument("--workdir", type=_directory, required=True, metavar="DIR")
     config = add("config", _config, "every field of a configuration, its value and its meaning")
     config.add_argument("--config", type=Path, metavar="FILE", help="default: the defaults")
     demo = add("demo", _demo, "the whole way from raw text to a trained model, in minutes")
-    demo.add_argument("--workdir", type=Path, default=Path("runs/demo"), metavar="DIR")
+    demo.add_argument("--workdir", type=_directory, default=Path("runs/demo"), metavar="DIR")
     return top
+
+
+def _directory(path: str) -> Path:
+    """Of a run or a checkpoint. A URL would become a directory called `gs:` here."""
+    if storage.is_url(path):
+        raise argparse.ArgumentTypeError(
+            f"{path.partition(':')[0]}: is no directory: of an object store a run reads its corpus "
+            "alone (config.data.manifest). Give a directory that all hosts see, as a network disk, "
+            "or a bucket that is mounted (docs/storage.md)"
+        )
+    return Path(path)
 
 
 def _add_train(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--config", type=Path, required=True, metavar="FILE", help=".py, .py:TARGET or .json"
     )
-    command.add_argument("--workdir", type=Path, required=True, metavar="DIR")
+    command.add_argument("--workdir", type=_directory, required=True, metavar="DIR")
     command.add_argument("--coordinator", metavar="HOST:PORT", help="of several processes")
     command.add_argument(
         "--bind", metavar="ADDRESS", help="where the coordinator listens; default: everywhere"
@@ -145,6 +156,7 @@ def _add_train(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--init-from",
+        type=lambda path: str(_directory(path)),
         metavar="PATH",
         help="of a new run: take the parameters of this checkpoint, snapshot or run",
     )
@@ -187,7 +199,9 @@ def _add_plan(command: argparse.ArgumentParser) -> None:
 
 
 def _add_run(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--workdir", type=Path, required=True, metavar="DIR", help="of the run")
+    command.add_argument(
+        "--workdir", type=_directory, required=True, metavar="DIR", help="of the run"
+    )
     command.add_argument(
         "--config", type=Path, metavar="FILE", help="default: the one in the work directory"
     )
@@ -229,7 +243,7 @@ def _add_replay(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--from",
         dest="start",
-        type=Path,
+        type=_directory,
         metavar="PATH",
         help="full checkpoint to begin with; default: the last one before the event",
     )
