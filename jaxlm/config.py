@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from jaxlm import schema as _schema
-from jaxlm.safety import CheckpointConfig, GuardConfig
+from jaxlm.safety import CheckpointConfig, CorruptionConfig, GuardConfig
 from jaxlm.schema import ConfigError, fixed, free, recorded, section
 
 VOCAB_MULTIPLE = 128
@@ -310,6 +310,8 @@ class Config:
     """Saving."""
     guard: GuardConfig = section(GuardConfig)
     """Steps that go wrong."""
+    corruption: CorruptionConfig = section(CorruptionConfig)
+    """Devices that go wrong."""
     evaluate: EvaluateConfig = section(EvaluateConfig)
     """Evaluation."""
     log: LogConfig = section(LogConfig)
@@ -347,6 +349,8 @@ class Config:
         for name in (
             "checkpoint.every",
             "checkpoint.snapshot_every",
+            "corruption.compare_every",
+            "corruption.verify_every",
             "evaluate.every",
             "log.every",
         ):

@@ -1,4 +1,4 @@
-"""Configuration of what keeps a run safe: its checkpoints, and a watch over its loss."""
+"""Configuration of what keeps a run safe: checkpoints, a watch over its loss, one over devices."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -84,3 +84,22 @@ class GuardConfig:
         for name in ("max_skipped", "max_rollbacks", "max_evidence"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)}: must be at least 0")
+
+
+@dataclass(frozen=True)
+class CorruptionConfig:
+    """Devices that keep or compute wrong numbers, and say nothing: see `jaxlm.corruption`.
+
+    A difference stops the run with exit code 78 and the name of the device.
+    """
+
+    compare_every: str | None = free("100 steps")
+    """Compare what several devices hold copies of each time so much training has passed, and before
+    each save; None never does."""
+    verify_every: str | None = free(None)
+    """Do a step twice each time so much training has passed, and compare what comes of it; a copy
+    of the state waits in host memory meanwhile. None never does."""
+    deterministic: bool = recorded(False)
+    """GPUs: only kernels that give the same bits each time, chosen once and kept in `autotune/` of
+    the work directory; slower. Without it, a step done twice may differ in good health. TPUs and
+    CPUs always give the same bits."""

@@ -14,12 +14,13 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from jaxlm import evaluate, metrics, optim, resume, rollback, saving, state, workdir
+from jaxlm import corruption, evaluate, metrics, optim, resume, rollback, saving, state, workdir
 from jaxlm import mesh as mesh_lib
 from jaxlm import run as run_lib
 from jaxlm.activity import HERE, Activity
 from jaxlm.clock import crossed, phase
 from jaxlm.config import Config
+from jaxlm.corruption import Checks
 from jaxlm.data.loader import Batch, Loader
 from jaxlm.errors import RESTART
 from jaxlm.evaluate import Evaluator
@@ -51,7 +52,7 @@ def train(cfg: Config, directory: Path, options: Options) -> int:
         rollback.abandon_overtaken(run)
         checkpoints = contextlib.closing(run.checkpoints), contextlib.closing(run.snapshots)
         with jax.set_mesh(run.mesh), checkpoints[0], checkpoints[1]:
-            programs = Programs(run)
+            programs = Programs(run, options)
             while True:
                 beginning = resume.begin(run, options, say)
                 if beginning.position == cfg.end:
@@ -72,8 +73,10 @@ def train(cfg: Config, directory: Path, options: Options) -> int:
 class Programs:
     """What is compiled once in a process, however often the run goes back."""
 
-    def __init__(self, run: Run):
-        self.train_step = compile_train_step(run.step, run.mesh, run.where)
+    def __init__(self, run: Run, options: Options):
+        self.train_step = compile_train_step(run.step, run.mesh, run.where, run.deterministic)
+        self.checksums = corruption.compile_checksums(run)
+        self.verify_first = options.verify_step
         self.compiled = False
         """Whether the step has been called."""
         cfg = run.cfg
@@ -93,7 +96,10 @@ def loop(run: Run, beginning: Beginning, programs: Programs) -> int | GoBack:
     writer = make_writer(run, beginning)
     judge = Judge(run, memory, writer)
     evaluation = Evaluation(run, writer, programs.score)
-    reader, saves = Reader(writer, judge), Saves(run, writer, judge)
+    checks = Checks(
+        run, writer, programs.train_step, programs.checksums, step, programs.verify_first
+    )
+    reader, saves = Reader(writer, judge), Saves(run, checks, judge)
     with contextlib.closing(writer), loader, stop_signals() as stop:
         need = attention.need(cfg.model, cfg.data.seq_len)
         say(attention.describe(run.step.model.attention, run.mesh.devices.flat[0], need))
@@ -103,7 +109,7 @@ def loop(run: Run, beginning: Beginning, programs: Programs) -> int | GoBack:
         for batch in HERE.each(Activity.DATA, loader):
             controls = host.controls(batch, saves.wish, stop.is_set(), judge.limits(step + 1))
             with HERE.during(Activity.STEP if programs.compiled else Activity.COMPILE):
-                train_state, result = programs.train_step(train_state, batch.rows_BT, controls)
+                train_state, result = checks.step(train_state, batch, controls, position)
             programs.compiled = True
             step, before, position = step + 1, position, batch.next_position
             lr = float(controls.lr)
@@ -120,6 +126,8 @@ def loop(run: Run, beginning: Beginning, programs: Programs) -> int | GoBack:
                     raise verdict.problem
                 if verdict.back is not None:
                     return verdict.back
+            if checks.due(before, position):
+                checks.compare(train_state, step)
             if evaluating:
                 evaluation(train_state.params, step, position)
             if (asked[STOP] and reader.applied) or position == cfg.end:
@@ -211,8 +219,8 @@ class Wanted(NamedTuple):
 class Saves:
     """Full checkpoints and snapshots of a run: when, and with what beside them."""
 
-    def __init__(self, run: Run, writer: Writer, judge: Judge):
-        self._run, self._writer, self._judge = run, writer, judge
+    def __init__(self, run: Run, checks: Checks, judge: Judge):
+        self._run, self._checks, self._judge = run, checks, judge
         self._full = Saver(run.checkpoints, saving.of_full(run.cfg))
         self._snapshots = Saver(run.snapshots, saving.of_snapshots(run.cfg))
         self._wanted = Wanted()
@@ -245,6 +253,7 @@ class Saves:
         wanted, self._wanted = self._wanted, Wanted()
         if wanted == Wanted():
             return
+        self._checks.compare(train_state, step)
         notes = run_lib.notes(self._run, position, self._judge.memory)
         with HERE.during(Activity.SAVE):
             first = wanted.snapshot and not self._full.begun  # a run needs a full one to go on
@@ -255,6 +264,7 @@ class Saves:
 
     def last(self, train_state: TrainState, step: int, position: int) -> None:
         """The save that a process ends with; waits for it."""
+        self._checks.compare(train_state, step)
         notes = run_lib.notes(self._run, position, self._judge.memory)
         with HERE.during(Activity.SAVE):
             self._snapshots.finish()

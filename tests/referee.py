@@ -34,7 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("jaxlm.data.mixture",),
     # 1: the machine
     ("jaxlm.mesh", "jaxlm.metrics", "jaxlm.cluster", "jaxlm.compiler", "jaxlm.signals"),
-    ("jaxlm.guard", "jaxlm.drift", "jaxlm.integrity"),
+    ("jaxlm.guard", "jaxlm.drift", "jaxlm.integrity", "jaxlm.replicas"),
     ("jaxlm.ops.*", "jaxlm.accumulate"),
     # 2: the parts of a run
     (
@@ -50,7 +50,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     # 4: the whole of it, with the whole config
     ("jaxlm.saving", "jaxlm.trace", "jaxlm.sample"),
     ("jaxlm.run",),
-    ("jaxlm.resume", "jaxlm.judge", "jaxlm.evidence"),
+    ("jaxlm.resume", "jaxlm.judge", "jaxlm.evidence", "jaxlm.corruption"),
     ("jaxlm.rollback",),
     ("jaxlm.train", "jaxlm.plan.*", "jaxlm.commands", "jaxlm.trace_lines"),
     # 5
