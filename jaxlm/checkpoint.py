@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import jax
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers as policies
+from orbax.checkpoint._src.multihost import multihost
 from orbax.checkpoint.options import AsyncOptions, AtomicityMode, AtomicityOptions
 
 from jaxlm import cluster, integrity
@@ -78,11 +79,12 @@ class Checkpoints:
                 preservation_policy=policies.AnyPreservationPolicy(kept),
                 save_decision_policy=policies.FixedIntervalPolicy(1),
                 atomicity_options=AtomicityOptions(mode=AtomicityMode.COMMIT_FILE),
-                create=not read_only,
-                async_options=AsyncOptions(post_finalization_callback=self._before_commit),
-                multiprocessing_options=ocp.options.MultiprocessingOptions(
-                    barrier_sync_key_prefix=directory.name
+                create=not read_only and jax.process_count() == 1,
+                async_options=AsyncOptions(
+                    timeout_secs=cluster.barrier_s(),
+                    post_finalization_callback=self._before_commit,
                 ),
+                multiprocessing_options=_barriers(directory.name),
             ),
         )
 
@@ -284,6 +286,19 @@ def abandon(workdir: Path, checkpoint: Path, why: str) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     checkpoint.rename(target)
     return target
+
+
+def _barriers(prefix: str) -> ocp.options.MultiprocessingOptions:
+    """Orbax's barriers through the coordinator, which gives them up in our time and says for whom.
+
+    By default they are programs for the devices, and wait for ever. Directories exist by then:
+    `abandon_unfinished` makes them, since Orbax does not for processes that are named.
+    """
+    multihost._DEFAULT_BARRIER_TIMEOUT = cluster.barrier_s()  # there is no option for it
+    processes = set(range(jax.process_count())) if jax.process_count() > 1 else None
+    return ocp.options.MultiprocessingOptions(
+        active_processes=processes, barrier_sync_key_prefix=prefix
+    )
 
 
 @functools.cache

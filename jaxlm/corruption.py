@@ -77,7 +77,7 @@ class Checks:
         """Compares all copies of this state; `EnvironmentProblem` if some are not the same."""
         if self._every is None or step == self._compared:
             return
-        with HERE.during(Activity.STEP, "comparing what several devices hold"):
+        with HERE.during(Activity.EVALUATE, "comparing what several devices hold"):
             found = self._replicas.differences(train_state)
         if found:
             self._stop_for_copies(found, step)
@@ -118,7 +118,7 @@ class Checks:
         if not (self._verify_next or crossed(self._verify_every, before, batch.next_position)):
             return self._train_step(given, batch.rows_BT, controls)
         self._verify_next = False
-        with HERE.during(HERE.current.activity, "doing a step twice"):
+        with HERE.during(Activity.EVALUATE, "doing a step twice"):
             kept = _to_host(given)
             first = self._replicas.checksums(
                 self._train_step(given, batch.rows_BT, controls)[0]

@@ -14,13 +14,13 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from jaxlm import corruption, evaluate, metrics, optim, resume, rollback, saving, state, workdir
+from jaxlm import evaluate, metrics, notices, optim, resume, rollback, saving, state, workdir
 from jaxlm import mesh as mesh_lib
 from jaxlm import run as run_lib
 from jaxlm.activity import HERE, Activity
 from jaxlm.clock import crossed, phase
 from jaxlm.config import Config
-from jaxlm.corruption import Checks
+from jaxlm.corruption import Checks, compile_checksums
 from jaxlm.data.loader import Batch, Loader
 from jaxlm.errors import RESTART
 from jaxlm.evaluate import Evaluator
@@ -33,21 +33,26 @@ from jaxlm.ops import attention
 from jaxlm.optim.schedules import Span
 from jaxlm.run import Beginning, Opened, Options, Run
 from jaxlm.saving import FULL, SNAPSHOT, Saver
-from jaxlm.signals import stop_signals
+from jaxlm.signals import Stop
 from jaxlm.state import TrainState
 from jaxlm.step import Controls, compile_train_step
+from jaxlm.watchdog import watching
 
 SAVE, STOP = 0, 1
 """Places in the array of flags."""
 
 
-def train(cfg: Config, directory: Path, options: Options) -> int:
+def train(cfg: Config, directory: Path, options: Options, stop: Stop) -> int:
     """Trains to the end of `cfg`, resuming what lies in `directory`; returns the exit code.
 
     Raises `UserError` for what the user must put right, all of it before the first compile.
     """
     workdir.check_writable(directory)
-    with workdir.lock(directory) if jax.process_index() == 0 else contextlib.nullcontext():
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(watching(cfg.watch, directory, stop))
+        notices.listen(cfg.watch, stop)
+        if jax.process_index() == 0:
+            stack.enter_context(workdir.lock(directory))
         run = run_lib.prepare(cfg, directory)
         rollback.abandon_overtaken(run)
         checkpoints = contextlib.closing(run.checkpoints), contextlib.closing(run.snapshots)
@@ -64,7 +69,7 @@ def train(cfg: Config, directory: Path, options: Options) -> int:
                         workdir.write_status(directory, *status)
                     return 0
                 with HERE.during(Activity.STEP):
-                    outcome = loop(run, beginning, programs)
+                    outcome = loop(run, beginning, programs, stop)
                 if isinstance(outcome, int):
                     return outcome
                 run = rollback.go_back(run, outcome)
@@ -75,7 +80,7 @@ class Programs:
 
     def __init__(self, run: Run, options: Options):
         self.train_step = compile_train_step(run.step, run.mesh, run.where, run.deterministic)
-        self.checksums = corruption.compile_checksums(run)
+        self.checksums = compile_checksums(run)
         self.verify_first = options.verify_step
         self.compiled = False
         """Whether the step has been called."""
@@ -86,7 +91,7 @@ class Programs:
         self.keep_evidence = Evidence(run)
 
 
-def loop(run: Run, beginning: Beginning, programs: Programs) -> int | GoBack:
+def loop(run: Run, beginning: Beginning, programs: Programs, stop: Stop) -> int | GoBack:
     """Trains from `beginning` to the end of the run, or until all agree to stop or to go back."""
     cfg = run.cfg
     train_state, step, position, memory = beginning
@@ -100,17 +105,18 @@ def loop(run: Run, beginning: Beginning, programs: Programs) -> int | GoBack:
         run, writer, programs.train_step, programs.checksums, step, programs.verify_first
     )
     reader, saves = Reader(writer, judge), Saves(run, checks, judge)
-    with contextlib.closing(writer), loader, stop_signals() as stop:
+    with contextlib.closing(writer), loader:
         need = attention.need(cfg.model, cfg.data.seq_len)
         say(attention.describe(run.step.model.attention, run.mesh.devices.flat[0], need))
         say(f"training from step {step} to {writer.total_steps}; compiling")
         if step == 0:
             evaluation(train_state.params, step, position)
         for batch in HERE.each(Activity.DATA, loader):
+            HERE.step = step + 1
             controls = host.controls(batch, saves.wish, stop.is_set(), judge.limits(step + 1))
             with HERE.during(Activity.STEP if programs.compiled else Activity.COMPILE):
                 train_state, result = checks.step(train_state, batch, controls, position)
-            programs.compiled = True
+            programs.compiled = stop.steps_run = True
             step, before, position = step + 1, position, batch.next_position
             lr = float(controls.lr)
             pending = Pending(step, before, batch.positions_B, position, result, lr)

@@ -28,13 +28,20 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "jaxlm.data.skips",
         "jaxlm.data.fingerprint",
     ),
-    ("jaxlm.safety",),
+    ("jaxlm.safety", "jaxlm.rollcall"),
     ("jaxlm.config", "jaxlm.lineage", "jaxlm.data.order", "jaxlm.data.documents"),
     ("jaxlm.data.mixture_plan", "jaxlm.llama"),
     ("jaxlm.data.mixture",),
     # 1: the machine
     ("jaxlm.mesh", "jaxlm.metrics", "jaxlm.cluster", "jaxlm.compiler", "jaxlm.signals"),
-    ("jaxlm.guard", "jaxlm.drift", "jaxlm.integrity", "jaxlm.replicas"),
+    (
+        "jaxlm.guard",
+        "jaxlm.drift",
+        "jaxlm.integrity",
+        "jaxlm.replicas",
+        "jaxlm.watchdog",
+        "jaxlm.notices",
+    ),
     ("jaxlm.ops.*", "jaxlm.accumulate"),
     # 2: the parts of a run
     (
