@@ -1,7 +1,7 @@
 """Devices that keep or compute wrong numbers and say nothing: what is done to notice them.
 
 What several devices hold copies of is compared, and a step can be done twice. All processes make
-the same calls, at positions that all come to. `corruption.json` in the work directory says what
+the same calls, at positions that all come to. `replicas.json` in the work directory says what
 could be compared, and how far it was.
 """
 
@@ -22,7 +22,7 @@ from jaxlm.run import Run
 from jaxlm.state import TrainState
 from jaxlm.step import Controls, Metrics
 
-FILE = "corruption.json"
+FILE = "replicas.json"
 
 
 def compile_checksums(run: Run) -> Replicas:
@@ -58,10 +58,10 @@ class Checks:
         self._verify_next = verify_first
         self._agreed = self._verified = None
         before = _read(run)
-        if before.get("agreed") is not None:
-            self._agreed = min(before["agreed"], first_step)
-        if before.get("verified") is not None:
-            self._verified = min(before["verified"], first_step)
+        if before.get("agreed_at_step") is not None:
+            self._agreed = min(before["agreed_at_step"], first_step)
+        if before.get("verified_at_step") is not None:
+            self._verified = min(before["verified_at_step"], first_step)
         self._compared: int | None = None
         """Step of the last comparison in this process."""
         writer.say(self._what())
@@ -189,9 +189,9 @@ class Checks:
         found = {
             **self._replicas.share._asdict(),
             "compare_every": None if self._every is None else cfg.compare_every,
-            "agreed": self._agreed,
+            "agreed_at_step": self._agreed,
             "verify_every": cfg.verify_every,
-            "verified": self._verified,
+            "verified_at_step": self._verified,
         }
         with self._writer.going_on():
             workdir.write_json(self._run.workdir / FILE, found)

@@ -136,8 +136,8 @@ class CorruptionConfig:
     """
 
     compare_every: str | None = free("100 steps")
-    """Compare what several devices hold copies of each time so much training has passed, and before
-    each save; None never does."""
+    """Compare what several devices hold copies of each time so much training has passed, at a start
+    and before each save; None never does."""
     verify_every: str | None = free(None)
     """Do a step twice each time so much training has passed, and compare what comes of it; a copy
     of the state waits in host memory meanwhile. None never does."""

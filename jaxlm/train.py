@@ -109,6 +109,7 @@ def loop(run: Run, beginning: Beginning, programs: Programs, stop: Stop) -> int 
         need = attention.need(cfg.model, cfg.data.seq_len)
         say(attention.describe(run.step.model.attention, run.mesh.devices.flat[0], need))
         say(f"training from step {step} to {writer.total_steps}; compiling")
+        checks.compare(train_state, step)  # and a save in haste need not wait for its compilation
         if step == 0:
             evaluation(train_state.params, step, position)
         for batch in HERE.each(Activity.DATA, loader):

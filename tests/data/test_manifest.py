@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from bench.small_corpus import make_corpus
 from jaxlm.data import manifest as manifests
 from jaxlm.data.manifest import ManifestError, Mixture, MixtureStage
 from jaxlm.data.mixture import plan_manifest
 from jaxlm.errors import UserError
-from tests.corpus import make_corpus
 
 STAGES = (MixtureStage(0.5, {"web": 1.0}), MixtureStage(1.0, {"web": 2.0}))
 STRANGE = (None, True, -1, 0, 10**9, 10**30, 0.5, 1e9, -1.0, "x", "", [], {}, [1], {"x": 1})
@@ -145,3 +145,18 @@ def test_what_is_no_manifest(tmp_path, text, message):
     (tmp_path / "x.json").write_text(text)
     with pytest.raises(ManifestError, match=rf"x\.json: {message}"):
         manifests.load(tmp_path / "x.json")
+
+
+@pytest.mark.parametrize(
+    "path", ["../other/x", "a/../../x", "/etc/passwd", "s3://bucket/x", "a//b", "./a", "", "a\\b"]
+)
+@pytest.mark.parametrize("field", ["tokenizer", "shard"])
+def test_a_path_that_may_leave_the_corpus_is_refused(tmp_path, path, field):
+    whole = manifests.load(make_corpus(tmp_path / "corpus", {"web": [3]}))
+    if field == "tokenizer":
+        edited = replace(whole, tokenizer=path)
+    else:
+        edited = replace(whole, shards=(replace(whole.shards[0], path=path),))
+    manifests.save(edited, tmp_path / "manifest.json")
+    with pytest.raises(ManifestError, match="is not a path below the manifest's directory"):
+        manifests.load(tmp_path / "manifest.json")

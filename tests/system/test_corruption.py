@@ -65,7 +65,7 @@ def test_a_copy_that_changes_names_its_device(tmp_path, config):
     assert runs.committed(workdir)[-1] == 10
     told = json.loads((workdir / corruption.FILE).read_text())
     assert told["copies"] == [4, 4] and told["comparable_bytes"] == told["all_bytes"]
-    assert told["agreed"] == 10
+    assert told["agreed_at_step"] == 10
 
 
 def test_a_step_done_twice_changes_nothing(tmp_path, config):
@@ -81,7 +81,7 @@ def test_a_step_done_twice_changes_nothing(tmp_path, config):
     for step in (1, 5, 10):
         assert f"step {step}, done twice, came out the same to the bit" in output
     assert "a step can be done twice instead" in plain.with_suffix(".log").read_text()
-    assert json.loads((twice / corruption.FILE).read_text())["verified"] == 10
+    assert json.loads((twice / corruption.FILE).read_text())["verified_at_step"] == 10
     runs.assert_same(runs.state(plain, 10), runs.state(twice, 10))
 
 

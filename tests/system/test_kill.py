@@ -1,14 +1,13 @@
 """A run killed with SIGKILL at any moment goes on, and ends in the same bits."""
 
-import random
 import shutil
 import time
 from pathlib import Path
 
 import pytest
 
+from bench import runs
 from jaxlm import workdir as workdirs
-from tests.system import runs
 
 
 def resume(config: Path, workdir: Path) -> str:
@@ -65,22 +64,6 @@ def test_killed_in_a_save(tmp_path, config, whole):
     assert f"{torn[0]}: a save that was not finished; moved to {tmp_path}/abandoned/" in output
     assert f"resuming at step {last}" in output
     assert len(list((tmp_path / "abandoned").iterdir())) == 1
-    runs.assert_same(runs.state(tmp_path), runs.state(whole))
-
-
-@pytest.mark.system
-def test_killed_again_and_again(tmp_path, config, whole):
-    seed = 20261130
-    rng = random.Random(seed)
-    for attempt in range(4):
-        log = tmp_path / f"{attempt}.log"
-        command = runs.train(config, tmp_path, "checkpoint.every=7 steps")
-        with runs.running(command, log) as process:
-            runs.wait_until(runs.says(log, "compiling"), process)
-            delay = rng.uniform(0, 2.5)
-            print(f"seed {seed}, start {attempt}: killed {delay:.3f} s after compiling began")
-            time.sleep(delay)
-    resume(config, tmp_path)
     runs.assert_same(runs.state(tmp_path), runs.state(whole))
 
 
