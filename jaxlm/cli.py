@@ -161,6 +161,11 @@ def _add_train(command: argparse.ArgumentParser) -> None:
         help="of a new run: take the parameters of this checkpoint, snapshot or run",
     )
     command.add_argument(
+        "--verify-step",
+        action="store_true",
+        help="do the first step twice, and go on if it comes out the same to the bit",
+    )
+    command.add_argument(
         "--dry-run",
         action="store_true",
         help="compile the step, print what it takes of these devices, write nothing",
@@ -268,7 +273,7 @@ def _train(args: argparse.Namespace) -> int:
         from jaxlm.run import Options
         from jaxlm.train import train
 
-        options = Options(args.fallback, tuple(args.allow_change), args.init_from)
+        options = Options(args.fallback, tuple(args.allow_change), args.init_from, args.verify_step)
         return train(cfg, args.workdir, options, stop)
 
 

@@ -7,6 +7,7 @@ status.json   where the run is; launchers watch `position`
 lock          held by the run's process 0
 metrics.jsonl one line an interval or evaluation
 events.jsonl  one line for each step that stood out
+replicas.json what several devices hold, and at which step it was last found the same
 events/       what is kept of each (`jaxlm.evidence`)
 """
 

@@ -35,7 +35,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("jaxlm.data.mixture",),
     # 1: the machine
     ("jaxlm.mesh", "jaxlm.metrics", "jaxlm.cluster", "jaxlm.compiler", "jaxlm.signals"),
-    ("jaxlm.guard", "jaxlm.drift", "jaxlm.integrity", "jaxlm.vote"),
+    ("jaxlm.guard", "jaxlm.drift", "jaxlm.integrity", "jaxlm.vote", "jaxlm.replicas"),
     ("jaxlm.watchdog", "jaxlm.notices"),
     ("jaxlm.ops.*", "jaxlm.accumulate"),
     # 2: the parts of a run
@@ -53,7 +53,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     # 4: the whole of it, with the whole config
     ("jaxlm.saving", "jaxlm.trace", "jaxlm.sample"),
     ("jaxlm.run",),
-    ("jaxlm.resume", "jaxlm.judge", "jaxlm.evidence"),
+    ("jaxlm.resume", "jaxlm.judge", "jaxlm.evidence", "jaxlm.corruption"),
     ("jaxlm.rollback",),
     ("jaxlm.train", "jaxlm.plan.*", "jaxlm.commands", "jaxlm.trace_lines"),
     # 5
