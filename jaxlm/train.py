@@ -26,6 +26,7 @@ from jaxlm.evaluate import Evaluator
 from jaxlm.evidence import Evidence
 from jaxlm.guard import Limits
 from jaxlm.judge import GoBack, Judge, Verdict
+from jaxlm.ledger import DONE, STOPPED, Ledger
 from jaxlm.metrics import Pending, Read, Writer
 from jaxlm.models.transformer import Params
 from jaxlm.ops import attention
@@ -46,7 +47,11 @@ def train(cfg: Config, directory: Path, options: Options) -> int:
     Raises `UserError` for what the user must put right, all of it before the first compile.
     """
     workdir.check_writable(directory)
-    with workdir.lock(directory) if jax.process_index() == 0 else contextlib.nullcontext():
+    main = jax.process_index() == 0
+    with (
+        workdir.lock(directory) if main else contextlib.nullcontext(),
+        Ledger(directory if main else None) as ledger,
+    ):
         run = run_lib.prepare(cfg, directory)
         rollback.abandon_overtaken(run)
         checkpoints = contextlib.closing(run.checkpoints), contextlib.closing(run.snapshots)
@@ -58,15 +63,19 @@ def train(cfg: Config, directory: Path, options: Options) -> int:
                     say(
                         f"{directory}: this run is complete at step {beginning.step}; nothing to do"
                     )
-                    if jax.process_index() == 0:  # it may have been killed before it said so
+                    if main:  # it may have been killed before it said so
                         status = ("done", beginning.step, cfg.end, cfg.end, beginning.step)
                         workdir.write_status(directory, *status)
+                    ledger.end(DONE)
                     return 0
+                ledger.begin(beginning.step, beginning.position)
                 with HERE.during(Activity.STEP):
-                    outcome = loop(run, beginning, programs)
+                    outcome = loop(run, beginning, programs, ledger)
                 if isinstance(outcome, int):
+                    ledger.end(STOPPED if outcome else DONE)
                     return outcome
-                run = rollback.go_back(run, outcome)
+                with HERE.during(Activity.RESTORE):
+                    run = rollback.go_back(run, outcome)
 
 
 class Programs:
@@ -83,7 +92,7 @@ class Programs:
         self.keep_evidence = Evidence(run)
 
 
-def loop(run: Run, beginning: Beginning, programs: Programs) -> int | GoBack:
+def loop(run: Run, beginning: Beginning, programs: Programs, ledger: Ledger) -> int | GoBack:
     """Trains from `beginning` to the end of the run, or until all agree to stop or to go back."""
     cfg = run.cfg
     train_state, step, position, memory = beginning
@@ -106,6 +115,7 @@ def loop(run: Run, beginning: Beginning, programs: Programs) -> int | GoBack:
                 train_state, result = programs.train_step(train_state, batch.rows_BT, controls)
             programs.compiled = True
             step, before, position = step + 1, position, batch.next_position
+            ledger.at(step, position)
             lr = float(controls.lr)
             pending = Pending(step, before, batch.positions_B, position, result, lr)
             asked = reader.push(pending)

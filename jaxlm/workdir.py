@@ -6,6 +6,7 @@ skips.json    rows to jump over, if there are any (`jaxlm.data.skips`)
 status.json   where the run is; launchers watch `position`
 lock          held by the run's process 0
 metrics.jsonl one line an interval or evaluation
+ledger.jsonl  where the time of process 0 goes (`jaxlm.ledger`)
 events.jsonl  one line for each step that stood out
 events/       what is kept of each (`jaxlm.evidence`)
 """
