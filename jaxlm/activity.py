@@ -90,8 +90,9 @@ class Record:
     def spent(self) -> dict[Activity, float]:
         """Seconds that went to each so far."""
         with self._lock:
-            self._count()
-            return dict(self._spent)
+            found, now = dict(self._spent), time.monotonic()
+            found[self.current.activity] += now - self._counted_s
+        return found
 
     def _count(self) -> None:
         now = time.monotonic()

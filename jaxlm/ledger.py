@@ -9,6 +9,9 @@ import queue
 import secrets
 import threading
 import time
+from collections.abc import Iterable
+from itertools import accumulate
+from operator import or_
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -18,12 +21,17 @@ from jaxlm.activity import HERE, Activity
 
 FILE = "ledger.jsonl"
 
-PERIOD_S, PERIOD_AT_MOST_S = 1.0, 30.0
-"""Between lines, in an attempt's first minutes and after many hours: a kill loses as much."""
+PERIOD_S, PERIOD_AT_MOST_S = 0.25, 10.0
+"""Between lines, in an attempt's first minutes and after some hours: a kill loses as much."""
 PERIOD_SHARE = 1e-3
-"""Of the attempt so far: what lies between, so that a run of months leaves some megabytes."""
+"""In between, so much of the attempt so far."""
+READ_LINES = 4000
+"""Of more, not all are read: between two, steps are taken to have been equally long."""
 PATIENCE_S = 5.0
 """How long an end waits for a file system that does not answer."""
+
+_NAMED, _BEGINS = len('{"attempt": "01234567"'), '"begins": true'
+"""The length of what names an attempt in a line, and what says that a loop begins."""
 
 DONE, STOPPED = "done", "stopped"
 """How an attempt ends that ends well."""
@@ -128,14 +136,27 @@ class Ledger:
 
 
 def read(directory: Path) -> list[Line]:
-    """All lines, oldest first; none where there is no ledger. What is no line is left out."""
-    found = []
-    for data in workdir.lines(directory / FILE):
-        try:
-            found.append(Line(**data))
-        except TypeError:
-            continue
+    """The lines, oldest first; none where there is no ledger. What is no line is left out."""
+    path, found = directory / FILE, []
+    if path.exists():
+        text = path.read_text(encoding="utf-8", errors="replace")
+        for data in workdir.parsed(_enough(text.splitlines())):
+            with contextlib.suppress(TypeError):
+                found.append(Line(**data))
     return found
+
+
+def _enough(texts: list[str]) -> Iterable[str]:
+    """Of many lines the latest, some before, and the first and the last of each loop."""
+    every, late = len(texts) // READ_LINES + 1, len(texts) - READ_LINES
+    names = [text[:_NAMED] for text in texts]
+    begins = (name != before for name, before in zip(names, ["", *names], strict=False))
+    loops = (_BEGINS in text for text in texts)
+    # Numbers of loops, and of what comes before the first one of an attempt.
+    parts = [*accumulate(map(or_, begins, loops)), 0]
+    for i, text in enumerate(texts):
+        if i >= late or i % every == 0 or not parts[i - 1] == parts[i] == parts[i + 1]:
+            yield text
 
 
 def _as_data(line: Line) -> dict[str, Any]:

@@ -31,8 +31,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("jaxlm.safety", "jaxlm.goodput"),
     ("jaxlm.config", "jaxlm.lineage", "jaxlm.data.order", "jaxlm.data.documents"),
-    ("jaxlm.data.mixture_plan", "jaxlm.llama"),
-    ("jaxlm.data.mixture",),
+    ("jaxlm.data.mixture_plan", "jaxlm.llama", "jaxlm.status"),
+    ("jaxlm.data.mixture", "jaxlm.status_lines"),
     # 1: the machine
     ("jaxlm.mesh", "jaxlm.metrics", "jaxlm.cluster", "jaxlm.compiler", "jaxlm.signals"),
     ("jaxlm.guard", "jaxlm.drift", "jaxlm.integrity"),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from jaxlm import status
 from jaxlm import workdir as workdirs
 from jaxlm.data import skips
 from tests.corpus import make_corpus
@@ -83,6 +84,17 @@ def test_the_run_goes_back_and_jumps_over_the_rows(gone_back):
     steps = STEPS - 1 - 2 * MARGIN
     assert runs.committed(gone_back)[-1] == steps
     assert workdirs.status(gone_back)["saved"] == steps
+
+
+def test_what_was_done_in_vain_is_told(gone_back):
+    """One process: it had handed over the spike's step, perhaps one more, and went back."""
+    spent = runs.time_spent(gone_back)
+    assert len(spent.attempts) == 1
+    assert spent.lost_steps in (MARGIN + 1, MARGIN + 2)
+    assert spent.seconds["lost"] > 0 and spent.seconds["restore"] > 0
+    found = status.of(gone_back)
+    assert (found.state, found.counts["spike"]) == ("done", 1)
+    assert found.step == found.steps == STEPS - 1 - 2 * MARGIN
 
 
 @pytest.mark.system
