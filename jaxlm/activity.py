@@ -40,6 +40,8 @@ class Doing(NamedTuple):
     """As what a barrier is about; may be empty."""
     since_s: float
     """`time.monotonic()` when it began."""
+    waits: bool = False
+    """Whether for other processes, at the barrier that `detail` names."""
 
 
 class Record:
@@ -53,13 +55,15 @@ class Record:
         """Up to when `_spent` counts."""
         self._stack = [Doing(Activity.START, "", self._counted_s)]
         self._spent = dict.fromkeys(Activity, 0.0)
+        self.step = 0
+        """The step that the process is at, as its loop says."""
 
     @contextlib.contextmanager
-    def during(self, activity: Activity, detail: str = "") -> Iterator[None]:
+    def during(self, activity: Activity, detail: str = "", waits: bool = False) -> Iterator[None]:
         """Inside, the process is at this; afterwards again at what it was at before."""
         with self._lock:
             self._count()
-            self._stack.append(Doing(activity, detail, self._counted_s))
+            self._stack.append(Doing(activity, detail, self._counted_s, waits))
         try:
             yield
         finally:
@@ -69,7 +73,7 @@ class Record:
 
     def waiting(self, barrier: str) -> AbstractContextManager[None]:
         """Inside, the process waits for others, for the sake of what it is at."""
-        return self.during(self.current.activity, barrier)
+        return self.during(self.current.activity, barrier, waits=True)
 
     def each[T](self, activity: Activity, items: Iterable[T]) -> Iterator[T]:
         """The items; while it waits for one, the process is at this."""
@@ -86,6 +90,11 @@ class Record:
     def current(self) -> Doing:
         """The innermost thing that the process is at."""
         return self._stack[-1]
+
+    @property
+    def changed_s(self) -> float:
+        """`time.monotonic()` when it last turned to something else: a hang has no such moments."""
+        return self._counted_s
 
     def spent(self) -> dict[Activity, float]:
         """Seconds that went to each so far."""

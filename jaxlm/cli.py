@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxlm import platforms
-from jaxlm.errors import EnvironmentProblem, UserError
+from jaxlm.errors import EnvironmentProblem, PeerMissing, UserError
 
 if TYPE_CHECKING:
     from jaxlm.config import Config
@@ -45,6 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return args.run(args)
     except UserError as e:
         print(f"jaxlm {args.command}: {e}", file=sys.stderr, flush=True)
+        if isinstance(e, PeerMissing):
+            sys.stdout.flush()
+            os._exit(e.exit_code)  # at a usual exit JAX would wait for it once more
         return e.exit_code
     except KeyboardInterrupt:
         sys.tracebacklimit = 0  # it is no bug
@@ -105,6 +108,9 @@ def _add_train(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--workdir", type=Path, required=True, metavar="DIR")
     command.add_argument("--coordinator", metavar="HOST:PORT", help="of several processes")
+    command.add_argument(
+        "--bind", metavar="ADDRESS", help="where the coordinator listens; default: everywhere"
+    )
     command.add_argument("--processes", type=int, default=1, metavar="N")
     command.add_argument("--process", type=int, default=0, metavar="I", help="which one this is")
     command.add_argument(
@@ -216,18 +222,21 @@ def _train(args: argparse.Namespace) -> int:
 
     schema.one_target(args.config)
     cfg = config.load(args.config, args.overrides)
-    from jaxlm import cluster
+    from jaxlm.signals import stop_signals
 
-    cluster.start(args.coordinator, args.processes, args.process)
-    if args.dry_run:
-        from jaxlm.plan.attached import dry_run
+    with stop_signals(cfg.watch) as stop:  # first of all: what follows takes seconds to import
+        from jaxlm import cluster
 
-        return dry_run(cfg, str(args.config), args.workdir)
-    from jaxlm.run import Options
-    from jaxlm.train import train
+        cluster.start(args.coordinator, args.processes, args.process, args.bind, cfg.watch)
+        if args.dry_run:
+            from jaxlm.plan.attached import dry_run
 
-    options = Options(args.fallback, tuple(args.allow_change), args.init_from)
-    return train(cfg, args.workdir, options)
+            return dry_run(cfg, str(args.config), args.workdir)
+        from jaxlm.run import Options
+        from jaxlm.train import train
+
+        options = Options(args.fallback, tuple(args.allow_change), args.init_from)
+        return train(cfg, args.workdir, options, stop)
 
 
 def _plan(args: argparse.Namespace) -> int:

@@ -1,29 +1,48 @@
 """The processes of a run: start together, compare notes, wait for each other.
 
 All of it goes through the coordinator's key-value store: nothing is compiled, no device is used,
-and a time-out names what was waited for.
+and a time-out names who was waited for.
 """
 
 import itertools
 import json
+import math
+import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
 # The store has no public name in JAX; Orbax and multihost_utils reach it the same way.
 from jax._src import distributed
 
+from jaxlm import rollcall
 from jaxlm.activity import HERE
-from jaxlm.errors import EnvironmentProblem, UserError
-
-TIMEOUT_S = 300
+from jaxlm.errors import EnvironmentProblem, PeerMissing, UserError
+from jaxlm.safety import WatchConfig
 
 _calls = itertools.count()
 
 
-def start(coordinator: str | None, processes: int, process: int) -> None:
-    """Joins the run; one process needs no coordinator."""
+class Members(NamedTuple):
+    """Who takes part, and how long they wait for each other."""
+
+    hosts: list[str]
+    """Of each process."""
+    barrier_s: float
+
+
+_members = Members([""], 60 * WatchConfig().barrier_minutes)
+
+
+def start(
+    coordinator: str | None, processes: int, process: int, bind: str | None, cfg: WatchConfig
+) -> None:
+    """Joins the run; one process needs no coordinator.
+
+    `bind`: the address at which the coordinator, process 0, listens; None is all of them. Raises
+    `PeerMissing` with the processes that have not come, after `watch.barrier_minutes`.
+    """
     if not 0 <= process < processes:
         raise UserError(
             f"--process={process} is not one of --processes={processes}, counted from 0"
@@ -35,35 +54,87 @@ def start(coordinator: str | None, processes: int, process: int) -> None:
     host, _, port = coordinator.rpartition(":")
     if not (host and port.isdecimal()):
         raise UserError(f"--coordinator={coordinator}: write HOST:PORT")
-    jax.distributed.initialize(coordinator, processes, process)
+    wait_s = 60 * cfg.barrier_minutes
+    if process == 0:
+        hosts = rollcall.hold(rollcall.listen(bind, int(port)), processes, wait_s)
+    else:
+        hosts = rollcall.call(host.strip("[]"), int(port), process, processes, wait_s)
+    # It would take SIGTERM from us; what it is for rides our steps.
+    jax.config.update("jax_enable_preemption_service", False)
+    jax.distributed.initialize(
+        coordinator,
+        processes,
+        process,
+        initialization_timeout=round(wait_s) + 1,
+        # The watchdog comes first, and says more.
+        heartbeat_timeout_seconds=round(2 * cfg.heartbeat_seconds) + 1,
+        shutdown_timeout_seconds=round(cfg.heartbeat_seconds) + 1,
+        coordinator_bind_address=None if bind is None else f"{_bracketed(bind)}:{port}",
+    )
+    global _members
+    _members = Members(hosts, wait_s)
 
 
-def gather(name: str, value: Any, timeout_s: int = TIMEOUT_S) -> list[Any]:
-    """Each process's value (plain data), in the order of processes; a barrier of that name."""
+def name(process: int) -> str:
+    """A process and its host."""
+    hosts = _members.hosts
+    known = process < len(hosts) and hosts[process]
+    return f"process {process} ({hosts[process]})" if known else f"process {process}"
+
+
+def barrier_s() -> int:
+    """Whole seconds that processes wait for each other."""
+    return math.ceil(_members.barrier_s)
+
+
+def store() -> Any:
+    """The client of the key-value store; only where there are several processes."""
+    client = distributed.global_state.client
+    assert client is not None
+    return client
+
+
+def gather(what: str, value: Any, wait_s: float | None = None) -> list[Any]:
+    """Each process's value (plain data), in the order of processes; a barrier of that name.
+
+    `PeerMissing` with those that have not come after `wait_s`, or else `watch.barrier_minutes`.
+    """
     count, me = jax.process_count(), jax.process_index()
     if count == 1:
         return [value]
-    key = f"jaxlm/{next(_calls)}/{name}"  # a key is written once; all make the same calls
-    client = distributed.global_state.client
-    assert client is not None
+    wait_s = _members.barrier_s if wait_s is None else wait_s
+    key = f"jaxlm/{next(_calls)}/{what}"  # a key is written once; all make the same calls
+    client = store()
     client.key_value_set(f"{key}/{me}", json.dumps(value))
-    values = []
-    for i in range(count):
-        try:
-            with HERE.waiting(name):
-                text = client.blocking_key_value_get(f"{key}/{i}", timeout_s * 1000)
-        except jax.errors.JaxRuntimeError as e:
-            raise EnvironmentProblem(
-                f"process {i} of {count} did not reach {name!r} within {timeout_s} s; "
-                "look at its log"
-            ) from e
-        values.append(json.loads(text))
+    deadline, values = time.monotonic() + wait_s, []
+    with HERE.waiting(what):
+        for i in range(count):
+            left_ms = max(round(1000 * (deadline - time.monotonic())), 1)
+            try:
+                values.append(json.loads(client.blocking_key_value_get(f"{key}/{i}", left_ms)))
+            except jax.errors.JaxRuntimeError as e:
+                raise PeerMissing(_missing(what, key, wait_s, e)) from e
     return values
 
 
-def check_same(name: str, values: dict[str, str]) -> None:
+def _missing(what: str, key: str, wait_s: float, error: Exception) -> str:
+    count = jax.process_count()
+    try:
+        came = {int(k.rpartition("/")[2]) for k, _ in store().key_value_dir_get(f"{key}/")}
+    except jax.errors.JaxRuntimeError:
+        return f"waiting for {what!r}: {name(0)}, the coordinator, does not answer ({error})"
+    missing = [name(i) for i in range(count) if i not in came]
+    named = ", ".join(missing[:20]) + (" ..." if len(missing) > 20 else "")
+    return f"{len(missing)} of {count} did not reach {what!r} within {wait_s:.0f} s: {named}"
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def check_same(what: str, values: dict[str, str]) -> None:
     """Refuses a run whose processes differ in one of these."""
-    everyone = gather(name, values)
+    everyone = gather(what, values)
     for key, process, other in _differences(everyone):
         raise EnvironmentProblem(
             f"processes differ in {key}: {everyone[0][key]} on process 0, {other} on process "

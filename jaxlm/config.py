@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from jaxlm import schema as _schema
-from jaxlm.safety import CheckpointConfig, GuardConfig
+from jaxlm.safety import CheckpointConfig, GuardConfig, WatchConfig
 from jaxlm.schema import ConfigError, fixed, free, recorded, section
 
 VOCAB_MULTIPLE = 128
@@ -310,6 +310,8 @@ class Config:
     """Saving."""
     guard: GuardConfig = section(GuardConfig)
     """Steps that go wrong."""
+    watch: WatchConfig = section(WatchConfig)
+    """Hangs, and machines that go away."""
     evaluate: EvaluateConfig = section(EvaluateConfig)
     """Evaluation."""
     log: LogConfig = section(LogConfig)

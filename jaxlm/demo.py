@@ -22,6 +22,7 @@ from jaxlm.data import manifest as manifests
 from jaxlm.data.manifest import Manifest
 from jaxlm.errors import UserError
 from jaxlm.run import Options
+from jaxlm.signals import stop_signals
 from jaxlm.train import train
 
 CONFIGS = Path(__file__).parents[1] / "configs"
@@ -52,7 +53,9 @@ def demo(directory: Path) -> int:
     manifest = manifests.load(data / "manifest.json")
     cfg = config.load(CONFIGS / "demo.py", (f"data.manifest={data / 'manifest.json'}",))
     _say(f"jaxlm train --config={CONFIGS / 'demo.py'} --workdir={directory}")
-    if code := train(cfg, directory, Options()):
+    with stop_signals(cfg.watch) as stop:
+        code = train(cfg, directory, Options(), stop)
+    if code:
         return code
     _say(f"jaxlm sample --workdir={directory} --prompt=...")
     texts = _samples(cfg, directory, manifest)

@@ -16,3 +16,9 @@ class EnvironmentProblem(UserError):
 
 RESTART = 75
 """Exit code of a run that stopped in good order and wants to be started again."""
+
+
+class PeerMissing(UserError):
+    """Another process of the run did not come, or is lost: names it, and what waited for it."""
+
+    exit_code = RESTART

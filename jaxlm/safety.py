@@ -1,5 +1,6 @@
-"""Configuration of what keeps a run safe: its checkpoints, and a watch over its loss."""
+"""Configuration of what keeps a run safe: checkpoints, a watch over its loss, hangs."""
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Literal
 
@@ -84,3 +85,44 @@ class GuardConfig:
         for name in ("max_skipped", "max_rollbacks", "max_evidence"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)}: must be at least 0")
+
+
+@dataclass(frozen=True)
+class WatchConfig:
+    """What is done about a run that hangs, and about a machine that goes away.
+
+    A process that hangs, or is not heard of, ends the run with exit code 75: start me again.
+    """
+
+    patience: float = free(10.0)
+    """No step for so many times the median step time is a hang;"""
+    least_seconds: float = free(120.0)
+    """but not before so many seconds."""
+    start_minutes: float = free(30.0)
+    """Checks, data and initial parameters, each at most."""
+    restore_minutes: float = free(60.0)
+    """Reading a checkpoint, comparing its checksums included."""
+    compile_minutes: float = free(90.0)
+    """The first steps, until there are some to have a median of."""
+    evaluate_minutes: float = free(60.0)
+    """One evaluation, or the norms of an event, compilation included."""
+    save_minutes: float = free(60.0)
+    """The part of a save that steps wait for; at the end of a run, all of it."""
+    barrier_minutes: float = free(20.0)
+    """That processes wait for each other, at a start and beside saves, before they say who is
+    missing."""
+    heartbeat_seconds: float = free(60.0)
+    """A process of which nothing was heard for so long is lost."""
+    grace_seconds: float = free(30.0)
+    """From SIGTERM, Ctrl-C or the notice of a spot machine until the process ends, saved or not."""
+    notice_seconds: float = free(90.0)
+    """The same from SIGUSR1 or SIGUSR2, which a scheduler sends ahead, as Slurm's
+    --signal=USR1@90, and from the notice of a maintenance."""
+    notices: Literal["none", "gce"] = free("none")
+    """Where to listen for notices besides signals: Google's metadata server."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, int | float) and value <= 0:
+                raise ValueError(f"{field.name}={value}: must be above 0")

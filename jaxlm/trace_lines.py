@@ -1,6 +1,6 @@
 """What `jaxlm trace` prints."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -15,6 +15,9 @@ CONTROLS = {
     **dict.fromkeys(range(127, 160), 0xFFFD),
 }
 """A terminal obeys control characters: they are shown as their pictures, or as unknown."""
+
+CONTROLS_IN_LINE = CONTROLS | {ord("\n"): 0x240A}
+"""Of what is one line: the name of a file may hold a newline."""
 
 
 def of_step(trace: Trace, step: int, row: int | None, text: bool) -> Iterator[str]:
@@ -92,13 +95,18 @@ def _origin(entry: Entry) -> str:
         f"{entry.id}  {entry.type}  {entry.path} of {entry.source} at {entry.offset}  "
         f"quality {entry.quality:.2f}{cluster}"
     )
-    return words.translate(CONTROLS | {ord("\n"): 0x240A})  # a file's name may hold one
+    return _shown(words, CONTROLS_IN_LINE)
 
 
 def _preview(trace: Trace, part: Part) -> Iterator[str]:
-    words = " ".join(trace.decode(part.ids[:PREVIEW_TOKENS]).split()).translate(CONTROLS)
+    words = _shown(" ".join(trace.decode(part.ids[:PREVIEW_TOKENS]).split()), CONTROLS)
     more = "..." if len(part.ids) > PREVIEW_TOKENS or len(words) > PREVIEW_CHARACTERS else ""
     yield f"    {words[:PREVIEW_CHARACTERS]}{more}"
+
+
+def _shown(text: str, controls: Mapping[int, int]) -> str:
+    """Without control characters; a batch may have ten thousand texts, and few have any."""
+    return text if text.isprintable() else text.translate(controls)
 
 
 def _indented(text: str) -> Iterator[str]:

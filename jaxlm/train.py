@@ -14,7 +14,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from jaxlm import evaluate, metrics, optim, resume, rollback, saving, state, workdir
+from jaxlm import evaluate, metrics, notices, optim, resume, rollback, saving, state, workdir
 from jaxlm import mesh as mesh_lib
 from jaxlm import run as run_lib
 from jaxlm.activity import HERE, Activity
@@ -33,25 +33,28 @@ from jaxlm.ops import attention
 from jaxlm.optim.schedules import Span
 from jaxlm.run import Beginning, Opened, Options, Run
 from jaxlm.saving import FULL, SNAPSHOT, Saver
-from jaxlm.signals import stop_signals
+from jaxlm.signals import Stop
 from jaxlm.state import TrainState
 from jaxlm.step import Controls, compile_train_step
+from jaxlm.watchdog import watching
 
 SAVE, STOP = 0, 1
 """Places in the array of flags."""
 
 
-def train(cfg: Config, directory: Path, options: Options) -> int:
+def train(cfg: Config, directory: Path, options: Options, stop: Stop) -> int:
     """Trains to the end of `cfg`, resuming what lies in `directory`; returns the exit code.
 
     Raises `UserError` for what the user must put right, all of it before the first compile.
     """
     workdir.check_writable(directory)
     main = jax.process_index() == 0
-    with (
-        workdir.lock(directory) if main else contextlib.nullcontext(),
-        Ledger(directory if main else None) as ledger,
-    ):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(watching(cfg.watch, directory, stop))
+        notices.listen(cfg.watch, stop)
+        if main:
+            stack.enter_context(workdir.lock(directory))
+        ledger = stack.enter_context(Ledger(directory if main else None))
         run = run_lib.prepare(cfg, directory)
         rollback.abandon_overtaken(run)
         checkpoints = contextlib.closing(run.checkpoints), contextlib.closing(run.snapshots)
@@ -70,7 +73,7 @@ def train(cfg: Config, directory: Path, options: Options) -> int:
                     return 0
                 ledger.begin(beginning.step, beginning.position)
                 with HERE.during(Activity.STEP):
-                    outcome = loop(run, beginning, programs, ledger)
+                    outcome = loop(run, beginning, programs, stop, ledger)
                 if isinstance(outcome, int):
                     ledger.end(STOPPED if outcome else DONE)
                     return outcome
@@ -92,7 +95,9 @@ class Programs:
         self.keep_evidence = Evidence(run)
 
 
-def loop(run: Run, beginning: Beginning, programs: Programs, ledger: Ledger) -> int | GoBack:
+def loop(
+    run: Run, beginning: Beginning, programs: Programs, stop: Stop, ledger: Ledger
+) -> int | GoBack:
     """Trains from `beginning` to the end of the run, or until all agree to stop or to go back."""
     cfg = run.cfg
     train_state, step, position, memory = beginning
@@ -103,17 +108,18 @@ def loop(run: Run, beginning: Beginning, programs: Programs, ledger: Ledger) -> 
     judge = Judge(run, memory, writer)
     evaluation = Evaluation(run, writer, programs.score)
     reader, saves = Reader(writer, judge), Saves(run, writer, judge)
-    with contextlib.closing(writer), loader, stop_signals() as stop:
+    with contextlib.closing(writer), loader:
         need = attention.need(cfg.model, cfg.data.seq_len)
         say(attention.describe(run.step.model.attention, run.mesh.devices.flat[0], need))
         say(f"training from step {step} to {writer.total_steps}; compiling")
         if step == 0:
             evaluation(train_state.params, step, position)
         for batch in HERE.each(Activity.DATA, loader):
+            HERE.step = step + 1
             controls = host.controls(batch, saves.wish, stop.is_set(), judge.limits(step + 1))
             with HERE.during(Activity.STEP if programs.compiled else Activity.COMPILE):
                 train_state, result = programs.train_step(train_state, batch.rows_BT, controls)
-            programs.compiled = True
+            programs.compiled = stop.steps_run = True
             step, before, position = step + 1, position, batch.next_position
             ledger.at(step, position)
             lr = float(controls.lr)

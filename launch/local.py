@@ -19,13 +19,16 @@ from launch.exits import Exit
 from launch.process import Events, Process, Spec, say
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_AHEAD = (signal.SIGUSR1, signal.SIGUSR2)
+"""Sent by schedulers ahead of an end; passed on, since a process then has more time to save."""
 _LONGEST_DELAY_S = 60.0
 
 _EPILOG = """\
 All other arguments go to `jaxlm train` as they are: --config=FILE, --config.a.b=VALUE ...
 
 output    process 0 as it is, the others after "[index] "; all of it in WORKDIR/logs/
-signals   SIGTERM, SIGINT or SIGHUP: every process saves and ends; a second one kills at once
+signals   SIGTERM, SIGINT or SIGHUP: every process saves and ends; a second one kills at once;
+          SIGUSR1 or SIGUSR2, ahead of an end: the same, with more time (config.watch)
 failures  when a process dies the others are ended at once; the first failure is shown first
 restarts  after exit code 75, a death by signal or a lost peer, 1, 2, 4 ... 60 s later, for as long
           as `position` in WORKDIR/status.json advances
@@ -45,14 +48,14 @@ class Job:
     processes: int = 1
     max_restarts: int = 3
     """Restarts without progress before giving up."""
-    peer_grace_s: float = 60.0
+    peer_grace_s: float = 20.0
     """Once a process has ended as it meant to, how long the others may take to do the same."""
     kill_grace_s: float = 2.0
     """Once a process has died, how long the others have between SIGTERM and SIGKILL."""
 
 
 def plan(job: Job, port: int) -> tuple[Spec, ...]:
-    """The processes of one attempt, which meet at `localhost:port`."""
+    """The processes of one attempt, which meet at `127.0.0.1:port`."""
     return tuple(
         Spec(i, job.program + _place(job, port, i), job.workdir / "logs" / f"process-{i}.log")
         for i in range(job.processes)
@@ -63,7 +66,8 @@ def _place(job: Job, port: int, index: int) -> tuple[str, ...]:
     if job.processes == 1:
         return ()
     return (
-        f"--coordinator=localhost:{port}",
+        f"--coordinator=127.0.0.1:{port}",
+        "--bind=127.0.0.1",
         f"--processes={job.processes}",
         f"--process={index}",
     )
@@ -106,7 +110,7 @@ def _attempt(job: Job, events: Events) -> tuple[list[Exit], bool]:
     """All processes from start to end: their exits, and whether someone asked us to stop."""
     running: dict[int, Process] = {}
     ended: list[Exit] = []
-    stopped, kill_at = False, math.inf
+    stopped, pressed, kill_at = False, False, math.inf
     try:
         for spec in plan(job, _free_port()):
             running[spec.index] = Process(spec, events)
@@ -119,11 +123,15 @@ def _attempt(job: Job, events: Events) -> tuple[list[Exit], bool]:
                 kill_at = min(kill_at, event.time + grace)
                 if not event.graceful:
                     _each(running, Process.terminate)
-            elif event is None or stopped:  # out of patience, or asked twice
+            elif event is not None and event in _AHEAD:
+                stopped = True
+                for process in running.values():
+                    process.signal(event)
+            elif event is None or pressed:  # out of patience, or asked twice
                 kill_at = math.inf
                 _each(running, Process.kill)
             else:
-                stopped = True
+                stopped = pressed = True
                 _each(running, Process.terminate)
     finally:
         _each(running, Process.kill)
@@ -150,7 +158,7 @@ def _stop_signals_to(events: Events) -> Iterator[None]:
     def handle(number: int, _frame: object) -> None:
         events.put(signal.Signals(number))
 
-    before = {s: signal.signal(s, handle) for s in _STOP_SIGNALS}
+    before = {s: signal.signal(s, handle) for s in (*_STOP_SIGNALS, *_AHEAD)}
     try:
         yield
     finally:
@@ -182,7 +190,7 @@ def _at(position: int) -> str:
 
 def _free_port() -> int:
     with socket.socket() as s:
-        s.bind(("", 0))
+        s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
 
 
@@ -208,7 +216,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--dry-run", action="store_true", help="print what would be run")
     args, rest = parser.parse_known_args(argv)
     for name in (arg.partition("=")[0] for arg in rest):
-        if name in ("--coordinator", "--process"):
+        if name in ("--coordinator", "--bind", "--process"):
             parser.error(f"{name} differs from process to process, the launcher sets it; remove it")
     train = (sys.executable, "-m", "jaxlm", "train", f"--workdir={args.workdir}", *rest)
     job = Job(train, args.workdir, args.processes, args.max_restarts)

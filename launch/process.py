@@ -60,7 +60,11 @@ class Process:
 
     def terminate(self) -> None:
         """Asks the process to save and end; its own children are its own affair."""
-        self._popen.send_signal(signal.SIGTERM)
+        self.signal(signal.SIGTERM)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends it a signal."""
+        self._popen.send_signal(number)
 
     def kill(self) -> None:
         """Ends the process and all that it started, at once."""

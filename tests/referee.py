@@ -29,13 +29,20 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "jaxlm.data.fingerprint",
         "jaxlm.ledger",
     ),
-    ("jaxlm.safety", "jaxlm.goodput"),
+    ("jaxlm.safety", "jaxlm.rollcall", "jaxlm.goodput"),
     ("jaxlm.config", "jaxlm.lineage", "jaxlm.data.order", "jaxlm.data.documents"),
     ("jaxlm.data.mixture_plan", "jaxlm.llama", "jaxlm.status"),
     ("jaxlm.data.mixture", "jaxlm.status_lines"),
     # 1: the machine
     ("jaxlm.mesh", "jaxlm.metrics", "jaxlm.cluster", "jaxlm.compiler", "jaxlm.signals"),
-    ("jaxlm.guard", "jaxlm.drift", "jaxlm.integrity"),
+    (
+        "jaxlm.guard",
+        "jaxlm.drift",
+        "jaxlm.integrity",
+        "jaxlm.watchdog",
+        "jaxlm.notices",
+        "jaxlm.vote",
+    ),
     ("jaxlm.ops.*", "jaxlm.accumulate"),
     # 2: the parts of a run
     (

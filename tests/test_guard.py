@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from jaxlm.guard import FEWEST, NO_LIMITS, Guard, Seen
+from jaxlm.guard import NO_LIMITS, Guard, Seen
 from jaxlm.safety import GuardConfig
 
 CFG = GuardConfig()
@@ -42,23 +42,24 @@ def test_a_gradient_norm_with_a_long_tail_is_no_spike():
 
 
 def test_nothing_stands_out_while_little_is_known():
-    run = [s._replace(loss=100.0) if s.step == FEWEST else s for s in steps(FEWEST)]
+    few = CFG.window
+    run = [s._replace(loss=100.0) if s.step == few else s for s in steps(few)]
     guard = Guard(CFG)
     assert judged(guard, run) == []
-    assert guard.limits(FEWEST + 1) == NO_LIMITS
-    assert math.isfinite(guard.limits(FEWEST + 2).loss)
+    assert guard.limits(few + 1) == NO_LIMITS
+    assert math.isfinite(guard.limits(few + 2).loss)
 
 
 def test_a_step_is_judged_by_those_before_the_last():
     """So that it does not matter how far the host has read when the step begins."""
-    run = steps(100)
+    run = steps(300)
     early, late = Guard(CFG), Guard(CFG)
-    for s in run[:98]:
+    for s in run[:298]:
         early.push(s)
         late.push(s)
-    before = early.limits(100)
-    late.push(run[98])
-    assert late.limits(100) == before
+    before = early.limits(300)
+    late.push(run[298])
+    assert late.limits(300) == before
 
 
 def test_a_guard_goes_on_from_its_memory():
@@ -75,8 +76,8 @@ def test_a_guard_goes_on_from_its_memory():
 def test_a_limit_is_what_the_step_compares_with():
     """In float32: what is above for the one is above for the other."""
     guard = Guard(CFG)
-    judged(guard, steps(100))
-    for limit in guard.limits(102):
+    judged(guard, steps(200))
+    for limit in guard.limits(202):
         assert limit == np.float32(limit)
 
 
@@ -89,6 +90,6 @@ def test_batches_left_out_are_counted_over_the_window_and_a_resume():
 
 
 def test_off_is_off():
-    run = steps(100)
-    run[80] = run[80]._replace(loss=1e9)
+    run = steps(200)
+    run[180] = run[80]._replace(loss=1e9)
     assert judged(Guard(GuardConfig(spike="off")), run) == []

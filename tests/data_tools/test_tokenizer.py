@@ -246,6 +246,16 @@ def test_256_control_symbols_are_the_default_and_none_comes_from_text(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_every_character_comes_back_but_the_mark_of_a_space(tmp_path, kind):
+    tokenizer = open_tokenizer(train(tmp_path, TEXTS, replace(SMALL, kind=kind)))
+    every = [chr(i) for i in range(0x110000) if not 0xD800 <= i < 0xE000 and i != 0x2581]
+    for start in range(0, len(every), 50_000):
+        text = "".join(every[start : start + 50_000])
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert tokenizer.decode(tokenizer.encode("a\u2581b")) == "a b"
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_no_piece_that_is_learned_is_a_control_symbol(kind):
     symbols = ("<a>", "[x1]", "<系统>", "<|end|>", "[a b]", "<x_y>", "[->a]")
     texts = [f"{symbol}{text(n)}{symbol} {symbol}" for n in range(60) for symbol in symbols]

@@ -37,7 +37,7 @@ def short_delays(monkeypatch):
 
 def test_each_process_is_told_its_place(tmp_path):
     specs = plan(Job(("train",), tmp_path, processes=2), port=1234)
-    shared = ("train", "--coordinator=localhost:1234", "--processes=2")
+    shared = ("train", "--coordinator=127.0.0.1:1234", "--bind=127.0.0.1", "--processes=2")
     assert [s.command for s in specs] == [(*shared, "--process=0"), (*shared, "--process=1")]
     assert [s.log.name for s in specs] == ["process-0.log", "process-1.log"]
 
@@ -208,6 +208,21 @@ def test_the_first_signal_is_passed_on_and_nothing_restarts(tmp_path, launcher, 
     assert b"starting again" not in out
     for i in range(2):
         assert (tmp_path / f"logs/process-{i}.log").read_text().endswith("up\nsaved\n")
+
+
+def test_a_signal_ahead_of_an_end_is_passed_on_as_it_is(tmp_path, launcher):
+    code = (
+        "signal.signal(10, lambda *_: print('told'))\non_sigterm(75)\nprint('up')\n"
+        "while True: time.sleep(0.01)"
+    )
+    process = launcher(code)
+    process.send_signal(signal.SIGUSR1)
+    for i in range(2):
+        until_text(tmp_path / f"logs/process-{i}.log", "up\ntold\n")
+    process.terminate()  # no second one: it is what was told of
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 75
+    assert b"killed" not in out and b"starting again" not in out
 
 
 def test_the_second_signal_kills(launcher, tmp_path):

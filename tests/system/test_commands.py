@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
+from bench import runs
 from jaxlm import cli
 from jaxlm import workdir as workdirs
-from tests.system import runs
 
 pytestmark = pytest.mark.system
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench import runs
 from jaxlm import workdir as workdirs
 from tests.launch.watch import is_gone, until
-from tests.system import runs
 
 pytestmark = pytest.mark.system
 
@@ -66,6 +66,57 @@ def test_one_of_two_killed(tmp_path, config, two):
     assert first.step == 0
     assert second.step >= 2 * runs.SAVE_EVERY
     runs.assert_same(runs.state(tmp_path), runs.state(two))
+
+
+@pytest.mark.parametrize("stopped", [0, 1])
+def test_one_of_two_stopped(tmp_path, config, two, stopped):
+    """The other names it and ends both; the launcher starts again."""
+    log, other = tmp_path / "log", 1 - stopped
+    command = runs.launch(config, tmp_path, runs.SLOWLY, "watch.heartbeat_seconds=10")
+    with runs.running(command, log) as launcher:
+        runs.wait_until(lambda: len(runs.committed(tmp_path)) >= 2, launcher)
+        os.kill(process(launcher, stopped), signal.SIGSTOP)
+        assert launcher.wait(runs.PATIENCE_S) == 0
+    said = re.findall(r"^launch: .*", log.read_text(), re.M)
+    assert said[0].startswith(f"launch: process {other} ended with exit code 75 (start me again)")
+    assert f"process {stopped} was killed by SIGKILL" in said[1]
+    why = rf"jaxlm train: the run has lost a process; process {stopped} \(.+\) has not been heard "
+    assert re.search(
+        rf"{why}of for \d+ s; it was at step \d+ in (data|step|save|eval)", log.read_text()
+    )
+    stacks = (tmp_path / "logs" / f"stacks-{other}.txt").read_text()
+    assert "the run has lost a process" in stacks and "jaxlm/train.py" in stacks
+    assert workdirs.history(tmp_path)[1].step >= 2 * runs.SAVE_EVERY
+    runs.assert_same(runs.state(tmp_path), runs.state(two))
+
+
+def test_a_peer_that_dies_where_no_launcher_sees_it(tmp_path, config):
+    """As on another host: the survivor is told of it, and asks for a new start."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    place = [f"--coordinator=127.0.0.1:{port}", "--bind=127.0.0.1", "--processes=2"]
+    overrides = (runs.SLOWLY, "watch.heartbeat_seconds=8")
+    command, log = runs.train(config, tmp_path / "run", *overrides), tmp_path / "0.log"
+    with (
+        runs.running([*command, *place, "--process=0"], log) as zero,
+        runs.running([*command, *place, "--process=1"], tmp_path / "1.log") as one,
+    ):
+        runs.kill_when(one, runs.says(log, "step     12/"))
+        assert zero.wait(runs.PATIENCE_S) == 75
+    assert "process 1 (" in log.read_text() and "has not been heard of for" in log.read_text()
+
+
+def test_a_peer_that_never_comes(tmp_path, config):
+    log = tmp_path / "log"
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    place = [f"--coordinator=127.0.0.1:{port}", "--bind=127.0.0.1", "--processes=2", "--process=0"]
+    command = runs.train(config, tmp_path / "run", "watch.barrier_minutes=0.05")
+    code, output = runs.finish([*command, *place], log)
+    assert code == 75
+    assert "1 of 2 processes did not come within 3 s: 1. Here are: 0" in output
 
 
 def test_the_launcher_asked_to_stop(tmp_path, config, two):

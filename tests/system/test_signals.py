@@ -1,13 +1,12 @@
 """SIGTERM: the run saves, says 75, and goes on from there; asked twice, it ends at once."""
 
 import signal
-import time
 
 import pytest
 
+from bench import runs
 from jaxlm import status
 from jaxlm import workdir as workdirs
-from tests.system import runs
 
 pytestmark = pytest.mark.system
 
@@ -33,16 +32,37 @@ def test_asked_to_stop(tmp_path, config, whole, number):
     assert runs.time_spent(tmp_path).lost_steps == 0
 
 
-def test_asked_twice(tmp_path, config):
+def test_asked_before_the_first_step(tmp_path, config):
     """While it compiles, when Python's own handlers would have to wait."""
     log = tmp_path / "log"
     with runs.running(runs.train(config, tmp_path), log) as process:
         runs.wait_until(runs.says(log, "compiling"), process)
         process.terminate()
-        time.sleep(0.2)
-        assert process.poll() is None
-        start = time.monotonic()
-        process.terminate()
-        assert process.wait(runs.PATIENCE_S) == -signal.SIGKILL
-        assert time.monotonic() - start < 1
+        assert process.wait(runs.PATIENCE_S) == 75
+    assert "SIGTERM before the first step: there is nothing to save" in log.read_text()
     assert runs.committed(tmp_path) == []
+
+
+@pytest.mark.parametrize("twice", [True, False])
+def test_a_save_that_does_not_end(tmp_path, config, whole, twice):
+    """The store is gone: it ends by the second signal, or when its time is up."""
+    log, full = tmp_path / "log", tmp_path / "checkpoints" / "full"
+    grace_s = 60 if twice else 2
+    command = runs.train(config, tmp_path, runs.SLOWLY, f"watch.grace_seconds={grace_s}")
+    with runs.running(command, log) as process:
+        runs.wait_until(lambda: runs.SAVE_EVERY in runs.committed(tmp_path), process)
+        full.rename(tmp_path / "kept")
+        full.touch()
+        process.terminate()
+        if twice:
+            runs.wait_until(runs.says(log, "could not be saved"), process)
+            process.terminate()
+        assert process.wait(runs.PATIENCE_S) == 75
+    why = "SIGTERM for the second time" if twice else "not saved within 2 s of SIGTERM"
+    assert f"jaxlm train: {why}" in log.read_text()
+    full.unlink()
+    (tmp_path / "kept").rename(full)
+    code, output = runs.finish(runs.train(config, tmp_path), tmp_path / "second.log")
+    assert code == 0, output
+    assert f"resuming at step {runs.SAVE_EVERY}" in output
+    runs.assert_same(runs.state(tmp_path), runs.state(whole))

@@ -1,0 +1,106 @@
+"""What a process is asked for: in real processes, since it is about how they end."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from jaxlm.safety import WatchConfig
+from jaxlm.signals import Stop, stop_signals
+
+PROGRAM = """
+import hashlib, sys, time
+from jaxlm.safety import WatchConfig
+from jaxlm.signals import stop_signals
+with stop_signals(WatchConfig(grace_seconds=float(sys.argv[2]))) as stop:
+    stop.steps_run = sys.argv[1] == "steps"
+    print("ready", flush=True)
+    while not stop.is_set():
+        time.sleep(0.01)
+    print("asked", flush=True)
+    # As a compile: Python's own handlers would not run for long.
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
+"""
+
+
+def start(steps_run: bool, grace_s: float) -> subprocess.Popen[str]:
+    words = ["steps" if steps_run else "none", str(grace_s)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def asked(process: subprocess.Popen[str]) -> None:
+    assert process.stdout is not None
+    assert process.stdout.readline() == "asked\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2])
+def test_before_the_first_step_it_ends_at_once(number):
+    with start(steps_run=False, grace_s=60) as process:
+        process.send_signal(number)
+        assert process.wait(20) == 75
+        err = process.communicate()[1]
+    assert err == f"{number.name} before the first step: there is nothing to save; exit code 75\n"
+
+
+def test_the_second_ends_it_at_once():
+    with start(steps_run=True, grace_s=60) as process:
+        process.terminate()
+        asked(process)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 75
+        err = process.communicate()[1].splitlines()
+    assert err == [
+        "SIGTERM: saving after this step, within 60 s; a second one ends at once",
+        "SIGINT for the second time: ending without saving; exit code 75",
+    ]
+
+
+def test_the_time_is_up():
+    with start(steps_run=True, grace_s=0.3) as process:
+        process.terminate()
+        assert process.wait(20) == 75
+        err = process.communicate()[1].splitlines()
+    assert err[1:] == [
+        "not saved within 0.3 s of SIGTERM: the checkpoint before is as it was; exit code 75"
+    ]
+
+
+def test_a_notice_and_then_the_signal_are_not_twice():
+    ends: list[str] = []
+    stop = Stop(ends.append)
+    stop.steps_run = True
+    for _ in range(3):
+        stop.ask("the notice", 0.05)
+    stop.ask("SIGTERM", 60.0, urgent=True)
+    assert stop.is_set() and not ends
+    deadline = time.monotonic() + 20
+    while not ends:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert ends[0].startswith("not saved within 0.05 s of the notice")
+    stop.close()
+
+
+def test_a_scheduler_that_signals_ahead_leaves_more_time():
+    cfg, ends = WatchConfig(grace_seconds=0.01, notice_seconds=60), []
+    with stop_signals(cfg) as stop:
+        stop.steps_run, stop.end = True, ends.append
+        os.kill(os.getpid(), signal.SIGUSR1)
+        deadline = time.monotonic() + 20
+        while not stop.is_set():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        time.sleep(0.1)
+        assert not ends
+    assert signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL
