@@ -6,8 +6,10 @@ wrong environment. Anything else is a bug, with its traceback.
 
 import argparse
 import errno
+import json
 import os
 import sys
+import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -111,8 +113,9 @@ def parser() -> argparse.ArgumentParser:
     _add_sample(add("sample", _sample, "text from the newest checkpoint"))
     _add_trace(add("trace", _trace, "the documents of a step, the steps of a document"))
     _add_replay(add("replay", _replay, "runs the batch of an event again, layer by layer"))
-    status = add("status", _status, "where a run is")
+    status = add("status", _status, "where a run is, and where its time has gone")
     status.add_argument("--workdir", type=_directory, required=True, metavar="DIR")
+    status.add_argument("--json", action="store_true", help="all of it, as JSON")
     config = add("config", _config, "every field of a configuration, its value and its meaning")
     config.add_argument("--config", type=Path, metavar="FILE", help="default: the defaults")
     demo = add("demo", _demo, "the whole way from raw text to a trained model, in minutes")
@@ -335,10 +338,14 @@ def _replay(args: argparse.Namespace) -> int:
 
 
 def _status(args: argparse.Namespace) -> int:
-    from jaxlm import workdir
+    from jaxlm import status, status_lines
 
-    for name, value in workdir.status(args.workdir).items():
-        print(f"{name:<10} {value}")
+    now = time.time()
+    found = status.of(args.workdir, now)
+    if args.json:
+        print(json.dumps(status.as_data(found), ensure_ascii=False, indent=1))
+    else:
+        print("\n".join(status_lines.of(found, now)))
     return 0
 
 

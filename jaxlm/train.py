@@ -27,6 +27,7 @@ from jaxlm.evaluate import Evaluator
 from jaxlm.evidence import Evidence
 from jaxlm.guard import Limits
 from jaxlm.judge import GoBack, Judge, Verdict
+from jaxlm.ledger import DONE, STOPPED, Ledger
 from jaxlm.metrics import Pending, Read, Writer
 from jaxlm.models.transformer import Params
 from jaxlm.ops import attention
@@ -48,11 +49,13 @@ def train(cfg: Config, directory: Path, options: Options, stop: Stop) -> int:
     Raises `UserError` for what the user must put right, all of it before the first compile.
     """
     workdir.check_writable(directory)
+    main = jax.process_index() == 0
     with contextlib.ExitStack() as stack:
         stack.enter_context(watching(cfg.watch, directory, stop))
         notices.listen(cfg.watch, stop)
-        if jax.process_index() == 0:
+        if main:
             stack.enter_context(workdir.lock(directory))
+        ledger = stack.enter_context(Ledger(directory if main else None))
         run = run_lib.prepare(cfg, directory)
         rollback.abandon_overtaken(run)
         checkpoints = contextlib.closing(run.checkpoints), contextlib.closing(run.snapshots)
@@ -64,15 +67,19 @@ def train(cfg: Config, directory: Path, options: Options, stop: Stop) -> int:
                     say(
                         f"{directory}: this run is complete at step {beginning.step}; nothing to do"
                     )
-                    if jax.process_index() == 0:  # it may have been killed before it said so
+                    if main:  # it may have been killed before it said so
                         status = ("done", beginning.step, cfg.end, cfg.end, beginning.step)
                         workdir.write_status(directory, *status)
+                    ledger.end(DONE)
                     return 0
+                ledger.begin(beginning.step, beginning.position)
                 with HERE.during(Activity.STEP):
-                    outcome = loop(run, beginning, programs, stop)
+                    outcome = loop(run, beginning, programs, stop, ledger)
                 if isinstance(outcome, int):
+                    ledger.end(STOPPED if outcome else DONE)
                     return outcome
-                run = rollback.go_back(run, outcome)
+                with HERE.during(Activity.RESTORE):
+                    run = rollback.go_back(run, outcome)
 
 
 class Programs:
@@ -91,7 +98,9 @@ class Programs:
         self.keep_evidence = Evidence(run)
 
 
-def loop(run: Run, beginning: Beginning, programs: Programs, stop: Stop) -> int | GoBack:
+def loop(
+    run: Run, beginning: Beginning, programs: Programs, stop: Stop, ledger: Ledger
+) -> int | GoBack:
     """Trains from `beginning` to the end of the run, or until all agree to stop or to go back."""
     cfg = run.cfg
     train_state, step, position, memory = beginning
@@ -119,6 +128,7 @@ def loop(run: Run, beginning: Beginning, programs: Programs, stop: Stop) -> int 
                 train_state, result = checks.step(train_state, batch, controls, position)
             programs.compiled = stop.steps_run = True
             step, before, position = step + 1, position, batch.next_position
+            ledger.at(step, position)
             lr = float(controls.lr)
             pending = Pending(step, before, batch.positions_B, position, result, lr)
             asked = reader.push(pending)
