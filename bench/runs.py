@@ -15,6 +15,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from bench.small_corpus import make_corpus
+from jaxlm import goodput, ledger
 from jaxlm import workdir as workdirs
 from jaxlm.checkpoint import MARKER
 from jaxlm.config import (
@@ -220,3 +221,22 @@ def assert_close(one: dict[str, np.ndarray], other: dict[str, np.ndarray], atol:
 def losses(workdir: Path) -> dict[int, float]:
     """Step -> training loss, as the newest start logged it."""
     return {m["step"]: m["loss"] for m in workdirs.metrics(workdir) if "loss" in m}
+
+
+def time_spent(workdir: Path) -> goodput.Goodput:
+    """Where it went; checks that it is all of the time, and that what was lost is what was redone.
+
+    For runs in which no step was done three times.
+    """
+    lines = ledger.read(workdir)
+    found = goodput.of(lines)
+    began = lines[0].time - lines[0].age_s
+    assert abs(found.wall_s - (lines[-1].time - began)) < 0.01 * found.wall_s, found
+    assert min(found.seconds.values()) >= 0
+    begins = [i for i, line in enumerate(lines) if line.begins]
+    starts = [start.step for start in workdirs.history(workdir)]
+    assert [lines[i].step for i in begins] == starts
+    reached = [max((line.step or 0 for line in lines[:i]), default=0) for i in begins]
+    lost = sum(max(0, r - s) for r, s in zip(reached, starts, strict=True))
+    assert found.lost_steps == lost, (found, starts, reached)
+    return found

@@ -151,7 +151,14 @@ def test_wrong_sampling_is_told_by_its_flag(tmp_path, capsys):
 def test_status(tmp_path, capsys):
     workdir.write_status(tmp_path, "training", 5, 40, 80, saved=4)
     assert main(["status", f"--workdir={tmp_path}"]) == 0
-    assert capsys.readouterr().out.splitlines()[:2] == ["state      training", "step       5"]
+    assert capsys.readouterr().out.splitlines() == [
+        "dead: no process is there; the same command goes on from its start",
+        "",
+        "step         5",
+        "rows         40 of 80   50.0%",
+        "checkpoint   none yet",
+        "snapshot     none yet",
+    ]
 
 
 def test_config_prints_every_field_as_it_will_be(config, capsys):
@@ -181,3 +188,13 @@ def test_output_that_nobody_reads_to_the_end_is_no_error():
     began = time.monotonic()
     done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, timeout=60)
     assert done.stderr == "" and time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize("flag", ["--workdir", "--init-from"])
+def test_a_url_does_not_become_a_directory(tmp_path, monkeypatch, capsys, config, flag):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as e:
+        main(["train", f"--config={config}", "--workdir=w", f"{flag}=s3://key:hunter2@bucket/run"])
+    said = capsys.readouterr().err
+    assert e.value.code == 2 and "of an object store a run reads its corpus alone" in said
+    assert "hunter2" not in said and {p.name for p in tmp_path.iterdir()} <= {"config.py"}

@@ -13,6 +13,7 @@ import pytest
 from bench import runs
 from bench.faults import numbers
 from bench.faults.numbers import MARGIN, ROWS, SPIKE, SPIKY, STEPS
+from jaxlm import status
 from jaxlm import workdir as workdirs
 from jaxlm.data import skips
 
@@ -54,6 +55,17 @@ def test_the_run_goes_back_and_jumps_over_the_rows(gone_back):
     steps = STEPS - 1 - 2 * MARGIN
     assert runs.committed(gone_back)[-1] == steps
     assert workdirs.status(gone_back)["saved"] == steps
+
+
+def test_what_was_done_in_vain_is_told(gone_back):
+    """One process: it had handed over the spike's step, perhaps one more, and went back."""
+    spent = runs.time_spent(gone_back)
+    assert len(spent.attempts) == 1
+    assert spent.lost_steps in (MARGIN + 1, MARGIN + 2)
+    assert spent.seconds["lost"] > 0 and spent.seconds["restore"] > 0
+    found = status.of(gone_back)
+    assert (found.state, found.counts["spike"]) == ("done", 1)
+    assert found.step == found.steps == STEPS - 1 - 2 * MARGIN
 
 
 @pytest.mark.system
