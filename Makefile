@@ -3,7 +3,7 @@
 PYTHON_IN_VENV = .venv/bin/python
 
 .DEFAULT_GOAL = help
-.PHONY: help env demo test test-system test-compilers lint bench bench-data plans clean
+.PHONY: help env demo test test-system test-compilers lint faults bench bench-checkpoint bench-data plans clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -23,6 +23,9 @@ test-system: env ## the long tests: the demo, kills, real services
 test-compilers: env ## programs of all kinds through the compilers of TPU and GPU, long: after a change to the step
 	@$(PYTHON_IN_VENV) -m pytest -m compilers
 
+faults: env ## the fault campaign, an hour: docs/faults.md; ARGS="--rows=NAME,... --again --list"
+	@$(PYTHON_IN_VENV) -m bench.faults $(ARGS)
+
 lint: env ## style and types
 	@$(PYTHON_IN_VENV) -m ruff check .
 	@$(PYTHON_IN_VENV) -m ruff format --check .
@@ -30,6 +33,9 @@ lint: env ## style and types
 
 bench: env ## speed of the step and of the loader on this machine
 	@$(PYTHON_IN_VENV) -m bench
+
+bench-checkpoint: env ## saves beside plain tensorstore writes, and memory over 100 saves
+	@$(PYTHON_IN_VENV) -m bench.checkpoint
 
 bench-data: env ## speed and memory of the data build, its parts beside others, the loader beside training
 	@$(PYTHON_IN_VENV) -m bench.data

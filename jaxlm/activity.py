@@ -4,10 +4,14 @@ Of the main thread alone, which does one thing at a time; other threads may look
 """
 
 import contextlib
+import os
+import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from enum import StrEnum
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -15,7 +19,7 @@ class Activity(StrEnum):
     """What the time of a process goes to."""
 
     START = "start"
-    """Up to its loop: imports, checks, data, initial parameters."""
+    """Up to its loop: imports, other processes, checks, data, initial parameters."""
     RESTORE = "restore"
     COMPILE = "compile"
     """Up to the end of the first step."""
@@ -43,24 +47,33 @@ class Doing(NamedTuple):
 class Record:
     """What was done when; `HERE` is that of this process."""
 
-    def __init__(self) -> None:
-        self._counted_s = time.monotonic()
+    def __init__(self, before_s: float = 0.0) -> None:
+        """`before_s`: that the process has run already."""
+        self._lock = threading.RLock()  # a signal's handler may look too
+        """Held while the two below change together."""
+        self._counted_s = time.monotonic() - before_s
         """Up to when `_spent` counts."""
         self._stack = [Doing(Activity.START, "", self._counted_s)]
         self._spent = dict.fromkeys(Activity, 0.0)
+        self.changed_s = self._counted_s
+        """`time.monotonic()` when it last turned to something else: a hang has no such moments."""
         self.step = 0
         """The step that the process is at, as its loop says."""
 
     @contextlib.contextmanager
     def during(self, activity: Activity, detail: str = "", waits: bool = False) -> Iterator[None]:
         """Inside, the process is at this; afterwards again at what it was at before."""
-        self._count()
-        self._stack.append(Doing(activity, detail, self._counted_s, waits))
+        with self._lock:
+            self._count()
+            self._stack.append(Doing(activity, detail, self._counted_s, waits))
+            self.changed_s = self._counted_s
         try:
             yield
         finally:
-            self._count()
-            self._stack.pop()
+            with self._lock:
+                self._count()
+                self._stack.pop()
+                self.changed_s = self._counted_s
 
     def waiting(self, barrier: str) -> AbstractContextManager[None]:
         """Inside, the process waits for others, for the sake of what it is at."""
@@ -82,15 +95,11 @@ class Record:
         """The innermost thing that the process is at."""
         return self._stack[-1]
 
-    @property
-    def changed_s(self) -> float:
-        """`time.monotonic()` when it last turned to something else: a hang has no such moments."""
-        return self._counted_s
-
     def spent(self) -> dict[Activity, float]:
         """Seconds that went to each so far."""
-        found, now = dict(self._spent), time.monotonic()
-        found[self.current.activity] += now - self._counted_s
+        with self._lock:
+            found, now = dict(self._spent), time.monotonic()
+            found[self.current.activity] += now - self._counted_s
         return found
 
     def _count(self) -> None:
@@ -99,4 +108,16 @@ class Record:
         self._counted_s = now
 
 
-HERE = Record()
+def process_age_s() -> float:
+    """Seconds since this process was started; 0 where the system does not tell."""
+    if sys.platform != "linux":
+        return 0.0
+    try:
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    started_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")  # field 22 of proc(5)
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started_s)
+
+
+HERE = Record(process_age_s())

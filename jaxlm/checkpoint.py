@@ -33,6 +33,7 @@ from jaxlm.errors import EnvironmentProblem
 from jaxlm.integrity import CheckpointError
 from jaxlm.models.transformer import Params
 from jaxlm.state import TrainState
+from jaxlm.vote import CalledOff, Vote
 
 MARKER = "commit_success.txt"
 FOR_EVER = "for_ever.txt"
@@ -82,6 +83,7 @@ class Checkpoints:
                 create=not read_only and jax.process_count() == 1,
                 async_options=AsyncOptions(
                     timeout_secs=cluster.barrier_s(),
+                    barrier_sync_fn=self._in_step,
                     post_finalization_callback=self._before_commit,
                 ),
                 multiprocessing_options=_barriers(directory.name),
@@ -110,6 +112,8 @@ class Checkpoints:
         self.wait()
         start_s = time.monotonic()
         self._saving = save = _Save(step, for_ever)
+        if not self._ready(save):
+            return
         args = ocp.args.Composite(
             **{STATE: ocp.args.PyTreeSave(tree), NOTES: ocp.args.JsonSave(notes)}
         )
@@ -148,16 +152,45 @@ class Checkpoints:
         Orbax counts it, and would not delete what it thought to be replaced.
         """
         assert self._saving is not None and not self.busy
-        path = self.path(self._saving.step)
-        if jax.process_index() == 0 and not (path / MARKER).exists():
-            shutil.rmtree(path, ignore_errors=True)
+        if jax.process_index() == 0:
+            with contextlib.suppress(OSError):  # the next save tries it again
+                self._remove_unfinished(self._saving.step)
         self.reload()
+
+    def _remove_unfinished(self, step: int) -> None:
+        path = self.path(step)
+        if path.exists() and not (path / MARKER).exists():
+            shutil.rmtree(path)
 
     def close(self) -> None:
         """Waits, and gives the threads back."""
         self.wait()
         self._thread.shutdown()
         self._manager.close()
+
+    def _ready(self, save: "_Save") -> bool:
+        """Whether a save can begin on all processes; if not, it has failed on all.
+
+        Orbax has them wait for each other while it begins one, until a barrier gives up.
+        """
+        try:
+            if jax.process_index() == 0:
+                self._remove_unfinished(save.step)
+            probe = self._directory / f".probe-{jax.process_index()}"
+            probe.write_bytes(b"probe")
+            probe.unlink()
+            mine = None
+        except OSError as e:
+            mine = e
+            save.errors.append(e)
+        problems = cluster.gather(f"step {save.step} can be saved", mine and str(mine))
+        failed = [f"{cluster.name(i)}: {problem}" for i, problem in enumerate(problems) if problem]
+        if failed and mine is None:
+            save.errors.append(CalledOff("; ".join(failed)))
+        if failed:
+            save.ended = Future()
+            save.ended.set_result(None)
+        return not failed
 
     def _end(self, save: "_Save", start_s: float, started_s: float) -> None:
         try:
@@ -166,6 +199,16 @@ class Checkpoints:
             save.errors.append(e)
         if not save.errors:
             self.cost = Cost(started_s - start_s, time.monotonic() - started_s)
+            return
+        try:
+            save.vote.fail(cluster.barrier_s())
+        except Exception as e:
+            save.errors.append(e)
+
+    def _in_step(self, *, key: str, timeout_ms: int) -> None:
+        """Orbax's barriers in the background."""
+        if self._saving is not None:
+            self._saving.vote(key=key, timeout_ms=timeout_ms)
 
     def _before_commit(self) -> None:
         """Called by Orbax when all files are there, before the commit marker is.
@@ -229,6 +272,7 @@ class _Save:
 
     def __init__(self, step: int, for_ever: bool):
         self.step, self.for_ever = step, for_ever
+        self.vote = Vote()
         self.errors: list[Exception] = []
         self.ended: Future[None] | None = None
 

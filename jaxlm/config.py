@@ -12,7 +12,7 @@ from typing import Literal
 from jaxlm import schema as _schema
 from jaxlm import storage
 from jaxlm.data.cache import CacheConfig
-from jaxlm.safety import CheckpointConfig, GuardConfig, WatchConfig
+from jaxlm.safety import CheckpointConfig, CorruptionConfig, GuardConfig, WatchConfig
 from jaxlm.schema import ConfigError, fixed, free, recorded, section
 
 VOCAB_MULTIPLE = 128
@@ -319,6 +319,8 @@ class Config:
     """Steps that go wrong."""
     watch: WatchConfig = section(WatchConfig)
     """Hangs, and machines that go away."""
+    corruption: CorruptionConfig = section(CorruptionConfig)
+    """Devices that go wrong."""
     evaluate: EvaluateConfig = section(EvaluateConfig)
     """Evaluation."""
     log: LogConfig = section(LogConfig)
@@ -356,6 +358,8 @@ class Config:
         for name in (
             "checkpoint.every",
             "checkpoint.snapshot_every",
+            "corruption.compare_every",
+            "corruption.verify_every",
             "evaluate.every",
             "log.every",
         ):

@@ -6,7 +6,9 @@ skips.json    rows to jump over, if there are any (`jaxlm.data.skips`)
 status.json   where the run is; launchers watch `position`
 lock          held by the run's process 0
 metrics.jsonl one line an interval or evaluation
+ledger.jsonl  where the time of process 0 goes (`jaxlm.ledger`)
 events.jsonl  one line for each step that stood out
+replicas.json what several devices hold, and at which step it was last found the same
 events/       what is kept of each (`jaxlm.evidence`)
 """
 
@@ -17,7 +19,7 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -96,6 +98,20 @@ def lock(workdir: Path, patience_s: float = 10.0) -> Iterator[None]:
         file.write(str(os.getpid()))
         file.flush()
         yield
+
+
+def holder(workdir: Path) -> int | None:
+    """Number of the process that trains there, 0 if it has not said it; None without one."""
+    try:
+        with (workdir / "lock").open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                text = file.read()
+                return int(text) if text.isdecimal() else 0
+    except OSError:
+        pass
+    return None
 
 
 def write_json(path: Path, data: Any) -> None:
@@ -220,12 +236,17 @@ def write_saved(workdir: Path, step: int | None) -> None:
 
 def lines(path: Path) -> list[dict[str, Any]]:
     """Whole JSON lines; a torn last line, from a kill, is left out."""
-    if not path.exists():
-        return []
+    return parsed(path.read_text(encoding="utf-8").splitlines()) if path.exists() else []
+
+
+def parsed(texts: Iterable[str]) -> list[dict[str, Any]]:
+    """The objects in lines of JSON; what is none is left out."""
     found = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in texts:
         try:
-            found.append(json.loads(line))
+            data = json.loads(line)
         except json.JSONDecodeError:
             continue
+        if isinstance(data, dict):
+            found.append(data)
     return found

@@ -49,8 +49,9 @@ class Job:
     processes: int = 1
     max_restarts: int = 3
     """Restarts without progress before giving up."""
-    peer_grace_s: float = 20.0
-    """Once a process has ended as it meant to, how long the others may take to do the same."""
+    peer_grace_s: float = 10.0
+    """Once a process has ended as it meant to, how long the others may take to do the same: not
+    long, since JAX lets none end in good order before all do."""
     kill_grace_s: float = 2.0
     """Once a process has died, how long the others have between SIGTERM and SIGKILL."""
 

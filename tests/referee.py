@@ -28,14 +28,16 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "jaxlm.data.spread",
         "jaxlm.data.skips",
         "jaxlm.data.fingerprint",
+        "jaxlm.ledger",
     ),
-    ("jaxlm.safety", "jaxlm.rollcall", "jaxlm.data.cache"),
+    ("jaxlm.safety", "jaxlm.rollcall", "jaxlm.data.cache", "jaxlm.goodput"),
     ("jaxlm.config", "jaxlm.lineage", "jaxlm.data.order", "jaxlm.data.documents"),
-    ("jaxlm.data.mixture_plan", "jaxlm.llama", "jaxlm.data.files"),
-    ("jaxlm.data.mixture",),
+    ("jaxlm.data.mixture_plan", "jaxlm.llama", "jaxlm.data.files", "jaxlm.status"),
+    ("jaxlm.data.mixture", "jaxlm.status_lines"),
     # 1: the machine
     ("jaxlm.mesh", "jaxlm.metrics", "jaxlm.cluster", "jaxlm.compiler", "jaxlm.signals"),
-    ("jaxlm.guard", "jaxlm.drift", "jaxlm.integrity", "jaxlm.watchdog", "jaxlm.notices"),
+    ("jaxlm.guard", "jaxlm.drift", "jaxlm.integrity", "jaxlm.vote", "jaxlm.replicas"),
+    ("jaxlm.watchdog", "jaxlm.notices"),
     ("jaxlm.ops.*", "jaxlm.accumulate"),
     # 2: the parts of a run
     (
@@ -52,7 +54,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     # 4: the whole of it, with the whole config
     ("jaxlm.saving", "jaxlm.trace", "jaxlm.sample"),
     ("jaxlm.run",),
-    ("jaxlm.resume", "jaxlm.judge", "jaxlm.evidence"),
+    ("jaxlm.resume", "jaxlm.judge", "jaxlm.evidence", "jaxlm.corruption"),
     ("jaxlm.rollback",),
     ("jaxlm.train", "jaxlm.plan.*", "jaxlm.commands", "jaxlm.trace_lines"),
     # 5

@@ -151,7 +151,14 @@ def test_wrong_sampling_is_told_by_its_flag(tmp_path, capsys):
 def test_status(tmp_path, capsys):
     workdir.write_status(tmp_path, "training", 5, 40, 80, saved=4)
     assert main(["status", f"--workdir={tmp_path}"]) == 0
-    assert capsys.readouterr().out.splitlines()[:2] == ["state      training", "step       5"]
+    assert capsys.readouterr().out.splitlines() == [
+        "dead: no process is there; the same command goes on from its start",
+        "",
+        "step         5",
+        "rows         40 of 80   50.0%",
+        "checkpoint   none yet",
+        "snapshot     none yet",
+    ]
 
 
 def test_config_prints_every_field_as_it_will_be(config, capsys):

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from bench.small_corpus import make_corpus
 from data_tools.mixture import in_manifest, without
 from data_tools.recipe import Recipe
 from jaxlm import config, schema
 from jaxlm.data import manifest as manifests
 from jaxlm.data import mixture
-from tests.corpus import make_corpus
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 CHUNKS = {"book": 3774, "code": 8447, "encyclopedia": 913, "web": 1457, "dialogue": 84}

@@ -13,12 +13,12 @@ from pathlib import Path
 import jax
 import pytest
 
+from bench import runs
+from bench.small_corpus import make_corpus
 from jaxlm import cli
 from jaxlm import workdir as workdirs
 from jaxlm.data import manifest as manifests
 from jaxlm.integrity import CHECKSUMS
-from tests.corpus import make_corpus
-from tests.system import runs
 
 SHORT = ("train.batch_size=8", "train.end=20 steps", "model.dropout=()")
 """A batch that splits over the 8 fake devices of this process, and less than an epoch."""

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 
+from bench.small_corpus import make_corpus
 from jaxlm.config import DataConfig
 from jaxlm.data import source
 from jaxlm.data.loader import DEPTH, Loader
@@ -20,7 +21,6 @@ from jaxlm.data.manifest import ManifestError
 from jaxlm.data.skips import Skips
 from jaxlm.data.synthetic import SyntheticHeldOut, SyntheticRows
 from jaxlm.schema import ConfigError
-from tests.corpus import make_corpus
 from tests.data import read_batches
 
 B, T = 16, 32

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from bench.small_corpus import make_corpus
 from jaxlm.data import manifest as manifests
 from jaxlm.data.manifest import ManifestError, Mixture, MixtureStage
 from jaxlm.data.mixture import plan_manifest
 from jaxlm.errors import UserError
-from tests.corpus import make_corpus
 
 STAGES = (MixtureStage(0.5, {"web": 1.0}), MixtureStage(1.0, {"web": 2.0}))
 STRANGE = (None, True, -1, 0, 10**9, 10**30, 0.5, 1e9, -1.0, "x", "", [], {}, [1], {"x": 1})

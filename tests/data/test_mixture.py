@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.small_corpus import make_corpus
 from jaxlm import config
 from jaxlm.config import Config
 from jaxlm.data import manifest as manifests
@@ -17,7 +18,6 @@ from jaxlm.data.manifest import Manifest, ManifestError, Mixture, MixtureStage
 from jaxlm.data.mixture_plan import count
 from jaxlm.data.order import OrderError
 from jaxlm.schema import ConfigError
-from tests.corpus import make_corpus
 
 SOURCES = {"web.q0": (100, 50), "web.q1": (200,), "code": (60,)}
 TYPES = {"web.q0": "web", "web.q1": "web"}

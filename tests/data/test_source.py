@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench.small_corpus import make_corpus, read_shard, write_shard
 from jaxlm.config import DataConfig
 from jaxlm.data import manifest as manifests
 from jaxlm.data import source
 from jaxlm.data.manifest import ManifestError
 from jaxlm.data.order import OrderError, Stage
-from tests.corpus import make_corpus, read_shard, write_shard
 
 SOURCES = {"web": (100, 51, 70), "code": (40,)}
 HELDOUT = {"web": (5, 3), "code": (4,)}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system import runs
+from bench import runs
 
 
 @pytest.fixture(scope="session")

@@ -1,18 +1,14 @@
-"""Snapshots, new runs from them, saves that fail, and going back to an older checkpoint."""
+"""Snapshots, new runs from them, and going back to an older checkpoint."""
 
-import json
-import os
 import shutil
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from bench import runs
 from jaxlm import checkpoint
 from jaxlm import workdir as workdirs
-from tests.system import runs
 
 SHORT = ("train.end=40 steps", "evaluate.every=None", "model.dropout=()")
 
@@ -127,36 +123,3 @@ def test_a_fixed_field_may_change_if_it_is_named(origin, config, tmp_path):
     assert "config.data.seed has changed from 0 to 5" in output
     changed = [name for name, _, _ in workdirs.history(workdir)[-1].changed]
     assert changed == ["data.seed", "train.end", "data"]
-
-
-@pytest.fixture
-def small_disk(tmp_path) -> Iterator[Path]:
-    """A file system of 4 MiB."""
-    path = tmp_path / "small"
-    path.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", path], check=True)
-    yield path
-    subprocess.run(["umount", "-l", path], check=True)
-
-
-@pytest.mark.system
-def test_a_full_disk_stops_no_training(config, small_disk, tmp_path):
-    """The disk fills up behind the first checkpoint, and has room again before the end."""
-    workdir = small_disk / "run"
-    log = tmp_path / "log"
-    ballast = small_disk / "ballast"
-    command = runs.train(
-        config, workdir, runs.SLOWLY, "train.end=60 steps", "checkpoint.every=10 steps",
-        "checkpoint.keep=1", "checkpoint.snapshot_every_minutes=None",
-    )  # fmt: skip
-    with runs.running(command, log) as process:
-        runs.wait_until(lambda: runs.committed(workdir) == [10], process)
-        free = os.statvfs(small_disk)
-        ballast.write_bytes(bytes(free.f_bavail * free.f_frsize - 64 * 1024))
-        runs.wait_until(runs.says(log, "could not be saved"), process)
-        assert runs.committed(workdir) == [10]
-        ballast.unlink()
-        assert process.wait(runs.PATIENCE_S) == 0, log.read_text()
-    assert "No space left on device" in log.read_text()
-    assert runs.committed(workdir) == [60]
-    assert json.loads((workdir / "status.json").read_text())["saved"] == 60

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
+from bench import runs
 from jaxlm import cli
 from jaxlm import workdir as workdirs
-from tests.system import runs
 
 pytestmark = pytest.mark.system
 
@@ -29,10 +29,13 @@ def jaxlm(*arguments: str) -> str:
 
 def test_status(whole, capsys):
     assert cli.main(["status", f"--workdir={whole}"]) == 0
-    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
-    assert lines["state"] == "done"
-    assert lines["step"] == str(runs.STEPS)
-    assert lines["position"] == lines["end"] == str(4 * runs.STEPS)
+    output = capsys.readouterr().out
+    assert output.startswith("done, ")
+    assert re.search(rf"^step +{runs.STEPS} of {runs.STEPS}$", output, re.M)
+    assert re.search(rf"^rows +{4 * runs.STEPS} of {4 * runs.STEPS} +100.0%$", output, re.M)
+    assert re.search(rf"^checkpoint +step {runs.STEPS}, .* ago; 6 kept$", output, re.M)
+    assert re.search(rf"^ +1 .* 0-{runs.STEPS} +0  done$", output, re.M)
+    assert runs.time_spent(whole).seconds["useful"] > 0
 
 
 def test_evaluate_gives_what_the_last_step_logged(whole):

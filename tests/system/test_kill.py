@@ -1,14 +1,14 @@
 """A run killed with SIGKILL at any moment goes on, and ends in the same bits."""
 
-import random
 import shutil
 import time
 from pathlib import Path
 
 import pytest
 
+from bench import runs
+from jaxlm import ledger, status
 from jaxlm import workdir as workdirs
-from tests.system import runs
 
 
 def resume(config: Path, workdir: Path) -> str:
@@ -23,16 +23,37 @@ def assert_like_whole(workdir: Path, whole: Path) -> None:
     assert workdirs.status(workdir)["state"] == "done"
 
 
+def handed_over(workdir: Path) -> int:
+    """The last step in the ledger."""
+    return max((line.step or 0 for line in ledger.read(workdir)), default=0)
+
+
 def test_killed_in_a_step(tmp_path, config, whole):
-    log = tmp_path / "first.log"
+    log, before = tmp_path / "first.log", time.time()
     with runs.running(runs.train(config, tmp_path, runs.SLOWLY), log) as process:
-        runs.kill_when(process, lambda: len(runs.committed(tmp_path)) >= 2)
+        runs.kill_when(
+            process,
+            lambda: (
+                len(runs.committed(tmp_path)) >= 2
+                and handed_over(tmp_path) > runs.committed(tmp_path)[-1]
+            ),
+        )
     last = runs.committed(tmp_path)[-1]
     assert last < runs.STEPS
+    found = status.of(tmp_path)
+    assert found.state == "dead"
+    assert found.full is not None and found.full.step == last
+    assert found.position == 4 * found.step
     output = resume(config, tmp_path)
     assert f"resuming at step {last}, row {4 * last:,}" in output
     assert [s.step for s in workdirs.history(tmp_path)] == [0, last]
     assert_like_whole(tmp_path, whole)
+    spent = runs.time_spent(tmp_path)
+    assert spent.lost_steps == max(0, found.step - last)  # it may have saved since its last line
+    assert (spent.seconds["lost"] > 0) == (spent.lost_steps > 0) and spent.seconds["between"] > 0
+    assert spent.wall_s < time.time() - before + 0.1
+    assert [attempt.end for attempt in spent.attempts] == [None, "done"]
+    assert status.of(tmp_path).state == "done"
 
 
 @pytest.mark.system
@@ -65,22 +86,6 @@ def test_killed_in_a_save(tmp_path, config, whole):
     assert f"{torn[0]}: a save that was not finished; moved to {tmp_path}/abandoned/" in output
     assert f"resuming at step {last}" in output
     assert len(list((tmp_path / "abandoned").iterdir())) == 1
-    runs.assert_same(runs.state(tmp_path), runs.state(whole))
-
-
-@pytest.mark.system
-def test_killed_again_and_again(tmp_path, config, whole):
-    seed = 20261130
-    rng = random.Random(seed)
-    for attempt in range(4):
-        log = tmp_path / f"{attempt}.log"
-        command = runs.train(config, tmp_path, "checkpoint.every=7 steps")
-        with runs.running(command, log) as process:
-            runs.wait_until(runs.says(log, "compiling"), process)
-            delay = rng.uniform(0, 2.5)
-            print(f"seed {seed}, start {attempt}: killed {delay:.3f} s after compiling began")
-            time.sleep(delay)
-    resume(config, tmp_path)
     runs.assert_same(runs.state(tmp_path), runs.state(whole))
 
 

@@ -10,53 +10,25 @@ from pathlib import Path
 
 import pytest
 
+from bench import runs
+from bench.faults import numbers
+from bench.faults.numbers import MARGIN, ROWS, SPIKE, SPIKY, STEPS
+from jaxlm import status
 from jaxlm import workdir as workdirs
 from jaxlm.data import skips
-from tests.corpus import make_corpus
-from tests.system import runs
-
-STEPS, SPIKE, MARGIN = 100, 71, 2
-"""The spike is the batch of that step; batches have 4 rows."""
-ROWS = (4 * (SPIKE - 1 - MARGIN), 4 * (SPIKE + MARGIN))
-OVERRIDES = (
-    f"train.end={STEPS} steps",
-    "optim.lr=1e-2",
-    "checkpoint.every=1 steps",
-    "checkpoint.keep=100",
-    "evaluate.every=None",
-    "model.dropout=()",
-    "guard.spike=rollback",
-    "guard.window=32",
-    f"guard.margin={MARGIN} steps",
-)
 
 
 @pytest.fixture(scope="module")
 def spiky(tmp_path_factory) -> Path:
     """A config whose corpus has that batch."""
-    root = tmp_path_factory.mktemp("spiky")
-    manifest = make_corpus(
-        root / "data", {"good": [400], "noise": [8]}, noise=["noise"], tokenizer=True
-    )
-    path = runs.config_file(root / "run.json", manifest)
-    config = json.loads(path.read_text())
-    good, noise = [["good", 1.0], ["noise", 0.0]], [["good", 0.0], ["noise", 1.0]]
-    config["data"]["mixture"] = [
-        {"weights": good, "until": f"{SPIKE - 1} steps"},
-        {"weights": noise, "until": f"{SPIKE} steps"},
-        {"weights": good, "until": None},
-    ]
-    config["data"]["block_rows"] = 4
-    config["data"]["mixture_tolerance"] = 1.0
-    workdirs.write_json(path, config)
-    return path
+    return numbers.spiky(tmp_path_factory.mktemp("spiky"))
 
 
 @pytest.fixture(scope="module")
 def gone_back(spiky, tmp_path_factory) -> Path:
     """A run that went back, and to its end, undisturbed."""
     workdir = tmp_path_factory.mktemp("gone_back") / "run"
-    command = runs.train(spiky, workdir, *OVERRIDES)
+    command = runs.train(spiky, workdir, *SPIKY)
     code, output = runs.finish(command, workdir.with_suffix(".log"))
     assert code == 0, output
     assert f"step {SPIKE} is a spike: loss " in output
@@ -85,6 +57,17 @@ def test_the_run_goes_back_and_jumps_over_the_rows(gone_back):
     assert workdirs.status(gone_back)["saved"] == steps
 
 
+def test_what_was_done_in_vain_is_told(gone_back):
+    """One process: it had handed over the spike's step, perhaps one more, and went back."""
+    spent = runs.time_spent(gone_back)
+    assert len(spent.attempts) == 1
+    assert spent.lost_steps in (MARGIN + 1, MARGIN + 2)
+    assert spent.seconds["lost"] > 0 and spent.seconds["restore"] > 0
+    found = status.of(gone_back)
+    assert (found.state, found.counts["spike"]) == ("done", 1)
+    assert found.step == found.steps == STEPS - 1 - 2 * MARGIN
+
+
 @pytest.mark.system
 def test_the_event_is_replayed_to_the_bit(gone_back, spiky):
     """From the checkpoint right before it, which the run has moved away."""
@@ -111,7 +94,7 @@ def test_it_ends_as_one_that_never_saw_the_rows(gone_back, spiky, tmp_path):
     workdir = tmp_path / "run"
     workdir.mkdir()
     (workdir / skips.FILE).write_text(json.dumps([list(ROWS)]))
-    code, output = runs.finish(runs.train(spiky, workdir, *OVERRIDES), tmp_path / "log")
+    code, output = runs.finish(runs.train(spiky, workdir, *SPIKY), tmp_path / "log")
     assert code == 0, output
     assert "spike" not in output
     last = STEPS - 1 - 2 * MARGIN
@@ -154,7 +137,7 @@ rollback.go_back = then_kill""",
 def test_killed_on_the_way(gap, spiky, gone_back, tmp_path):
     workdir = tmp_path / "run"
     program = KILLED_AT.format(patch=GAPS[gap])
-    command = runs.train(spiky, workdir, *OVERRIDES)
+    command = runs.train(spiky, workdir, *SPIKY)
     killed = [sys.executable, "-c", program, *command[3:]]
     code, output = runs.finish(killed, tmp_path / "killed.log")
     assert code == -signal.SIGKILL and f"step {SPIKE} is a spike" in output, output
@@ -169,7 +152,7 @@ def test_killed_on_the_way(gap, spiky, gone_back, tmp_path):
 
 @pytest.mark.system
 def test_a_spike_too_many_stops_the_run(spiky, tmp_path):
-    command = runs.train(spiky, tmp_path / "run", *OVERRIDES, "guard.max_rollbacks=0")
+    command = runs.train(spiky, tmp_path / "run", *SPIKY, "guard.max_rollbacks=0")
     code, output = runs.finish(command, tmp_path / "log")
     assert code == 2
     assert "the run has gone back 0 times already: config.guard.max_rollbacks=0" in output
@@ -179,7 +162,7 @@ def test_a_spike_too_many_stops_the_run(spiky, tmp_path):
 def test_a_warning_changes_nothing(spiky, tmp_path):
     one, other = tmp_path / "warn", tmp_path / "off"
     for workdir, spike in ((one, "warn"), (other, "off")):
-        command = runs.train(spiky, workdir, *OVERRIDES, f"guard.spike={spike}")
+        command = runs.train(spiky, workdir, *SPIKY, f"guard.spike={spike}")
         code, output = runs.finish(command, workdir.with_suffix(".log"))
         assert code == 0 and (f"step {SPIKE} is a spike" in output) == (spike == "warn")
     runs.assert_same(runs.state(one, STEPS), runs.state(other, STEPS))
@@ -189,7 +172,7 @@ def test_a_warning_changes_nothing(spiky, tmp_path):
 def test_a_batch_that_is_skipped_leaves_no_trace(spiky, tmp_path):
     """As if its rows had not been in the order, also in a run that was killed behind it."""
     skipping, without = tmp_path / "skipping", tmp_path / "without"
-    command = runs.train(spiky, skipping, *OVERRIDES, "guard.spike=skip")
+    command = runs.train(spiky, skipping, *SPIKY, "guard.spike=skip")
     log = tmp_path / "log"
     with runs.running(command, log) as process:
         runs.kill_when(process, lambda: SPIKE + 3 in runs.committed(skipping))
@@ -200,7 +183,7 @@ def test_a_batch_that_is_skipped_leaves_no_trace(spiky, tmp_path):
     assert SPIKE not in runs.committed(skipping)
     without.mkdir()
     (without / skips.FILE).write_text(json.dumps([[4 * (SPIKE - 1), 4 * SPIKE]]))
-    code, output = runs.finish(runs.train(spiky, without, *OVERRIDES), tmp_path / "other.log")
+    code, output = runs.finish(runs.train(spiky, without, *SPIKY), tmp_path / "other.log")
     assert code == 0, output
     found, expected = runs.state(skipping, STEPS), runs.state(without, STEPS - 1)
     for state in (found, expected):

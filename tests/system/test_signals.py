@@ -4,8 +4,9 @@ import signal
 
 import pytest
 
+from bench import runs
+from jaxlm import status
 from jaxlm import workdir as workdirs
-from tests.system import runs
 
 pytestmark = pytest.mark.system
 
@@ -21,12 +22,14 @@ def test_asked_to_stop(tmp_path, config, whole, number):
     (step,) = runs.committed(tmp_path)  # saved because of the signal alone
     assert 12 <= step < runs.STEPS
     assert f"stopped as asked: step {step} is saved; the same command goes on" in log.read_text()
-    status = workdirs.status(tmp_path)
-    assert (status["state"], status["step"], status["position"]) == ("stopped", step, 4 * step)
+    said = workdirs.status(tmp_path)
+    assert (said["state"], said["step"], said["position"]) == ("stopped", step, 4 * step)
+    assert (status.of(tmp_path).state, status.of(tmp_path).step) == ("stopped", step)
     code, output = runs.finish(command, tmp_path / "second.log")
     assert code == 0, output
     assert f"resuming at step {step}" in output
     runs.assert_same(runs.state(tmp_path), runs.state(whole))
+    assert runs.time_spent(tmp_path).lost_steps == 0
 
 
 def test_asked_before_the_first_step(tmp_path, config):
@@ -57,6 +60,8 @@ def test_a_save_that_does_not_end(tmp_path, config, whole, twice):
         assert process.wait(runs.PATIENCE_S) == 75
     why = "SIGTERM for the second time" if twice else "not saved within 2 s of SIGTERM"
     assert f"jaxlm train: {why}" in log.read_text()
+    if twice:
+        return
     full.unlink()
     (tmp_path / "kept").rename(full)
     code, output = runs.finish(runs.train(config, tmp_path), tmp_path / "second.log")

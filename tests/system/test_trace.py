@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench import runs
 from jaxlm import workdir as workdirs
 from jaxlm.config import load
 from jaxlm.data.documents import Entry
 from jaxlm.trace import Trace
 from tests import documented
 from tests.data_tools import small
-from tests.system import runs
 
 pytestmark = pytest.mark.system
 
@@ -29,7 +29,7 @@ def run(root: Path, manifest: Path, *overrides: str, windows: list[list[int]]) -
     workdir.mkdir(exist_ok=True)
     (workdir / "skips.json").write_text(json.dumps(windows))
     command = runs.train(config, workdir, *OVERRIDES, *overrides)
-    command[2:3] = ["tests.system.record_steps", str(root / "steps")]
+    command[2:3] = ["bench.record_steps", str(root / "steps")]
     code, output = runs.finish(command, log)
     assert code == 0, output
     return output

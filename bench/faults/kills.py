@@ -1,0 +1,158 @@
+"""Processes that are killed, or asked to stop, again and again."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from bench import runs
+from bench.faults.place import PLAIN, Outcome, Place, assert_each_once, recorded
+from jaxlm import workdir as workdirs
+
+STEPS = 400
+GRACE_S = 30.0
+"""Between the notice and the end of a spot machine."""
+OVERRIDES = (
+    *PLAIN,
+    f"train.end={STEPS} steps",
+    "checkpoint.every=3 steps",
+    "checkpoint.keep=3",
+)
+
+
+def command(place: Place, name: str) -> list[str]:
+    """A run of two processes that writes down its steps."""
+    launch = runs.launch(place.config, place.root / name, *OVERRIDES)
+    return recorded(launch, place.root / f"{name}.steps")
+
+
+def kills(place: Place) -> Outcome:
+    """SIGKILL at random moments, over as many runs as it takes."""
+    outcome = Outcome()
+    place.finish(command(place, "undisturbed"), "undisturbed")
+    numbers, together = 0, 0
+    while outcome.tried < place.tries:
+        name, numbers = f"run-{numbers}", numbers + 1
+        done, all_killed = _killed_to_its_end(place, name, place.tries - outcome.tried)
+        together += all_killed
+        with outcome.trying(done):
+            _assert_as_undisturbed(place, name)
+    outcome.notes.append(f"{numbers} runs of {STEPS} steps; all processes at once {together} times")
+    return outcome
+
+
+def _assert_as_undisturbed(place: Place, name: str) -> None:
+    workdir, reference = place.root / name, place.root / "undisturbed"
+    assert workdirs.status(workdir)["state"] == "done", "the run did not end"
+    runs.assert_same(runs.state(workdir, STEPS), runs.state(reference, STEPS))
+    assert_each_once(place.root / f"{name}.steps", place.root / "undisturbed.steps", STEPS)
+
+
+def _killed_to_its_end(place: Place, name: str, most: int) -> tuple[int, int]:
+    """Runs to the end; how many kills came on the way, and how many of them were of all."""
+    log, done, together = place.root / f"{name}.log", 0, 0
+    while True:
+        with runs.running(command(place, name), log) as launcher:
+            while done < most:
+                victims = _victims(place, launcher, log)
+                if not victims:
+                    break
+                for pid in victims:
+                    os.kill(pid, signal.SIGKILL)
+                done += 1
+                together += len(victims) > 1
+                if len(victims) > 1:
+                    break
+            if launcher.poll() is None and done >= most:
+                launcher.wait(2 * runs.PATIENCE_S)
+            code = launcher.wait(runs.PATIENCE_S)
+        if code == 0:
+            return done, together
+        assert code == -signal.SIGKILL, f"{name}: the launcher ended with exit code {code}"
+
+
+def _victims(place: Place, launcher: subprocess.Popen, log: Path) -> list[int]:
+    """Waits for a random moment of an attempt; the pids to kill, none if the run has ended."""
+    early = place.random.random() < 0.25  # while it starts up
+    delay_s = place.random.uniform(0, 6 if early else 2)
+    kind = place.random.choice(["zero", "one", "all"])
+    begun = log.read_text().count("; compiling") if log.exists() else 0
+    end = time.monotonic() + runs.PATIENCE_S
+    while launcher.poll() is None:
+        assert time.monotonic() < end, "no attempt has begun"
+        zero, one = runs.process(launcher, 0), runs.process(launcher, 1)
+        ready = early or (log.exists() and log.read_text().count("; compiling") > begun)
+        if zero is not None and one is not None and ready:
+            break
+        time.sleep(0.01)
+    time.sleep(delay_s)
+    zero, one = runs.process(launcher, 0), runs.process(launcher, 1)
+    if launcher.poll() is not None or zero is None or one is None:
+        return [] if launcher.poll() is not None else _victims(place, launcher, log)
+    return {"zero": [zero], "one": [one], "all": [launcher.pid, zero, one]}[kind]
+
+
+def terms(place: Place) -> Outcome:
+    """SIGTERM to a process or to the launcher, over as many runs as it takes."""
+    outcome, number, slowest = Outcome(), 0, 0.0
+    place.finish(command(place, "undisturbed"), "undisturbed")
+    while outcome.tried < place.tries:
+        name, number = f"run-{number}", number + 1
+        slowest = max(slowest, _stopped_to_its_end(place, name, outcome))
+        with outcome.afterwards():
+            _assert_as_undisturbed(place, name)
+    outcome.notes.append(f"from the signal until all was saved: at most {slowest:.1f} s")
+    return outcome
+
+
+def _stopped_to_its_end(place: Place, name: str, outcome: Outcome) -> float:
+    """Runs to the end, asked to stop once a start; the longest time from a signal to the save."""
+    log, starts, slowest = place.root / f"{name}.log", 0, 0.0
+    while True:
+        with runs.running(command(place, name), log) as launcher:
+            while outcome.tried < place.tries and _in_its_steps(launcher, log, starts):
+                starts += 1
+                whom = place.random.choice([0, 1, None])
+                time.sleep(place.random.uniform(0, 1))
+                with outcome.trying():
+                    slowest = max(slowest, _ask(launcher, whom, log, place.root / name))
+                if whom is None:
+                    break
+            code = launcher.wait(2 * runs.PATIENCE_S)
+        if code == 0:
+            return slowest
+        assert code == 75, f"{name}: the launcher ended with exit code {code}"
+
+
+def _in_its_steps(launcher: subprocess.Popen, log: Path, starts: int) -> bool:
+    """Waits for the steps of the next start; False if the run came near its end."""
+    end = time.monotonic() + runs.PATIENCE_S
+    while launcher.poll() is None:
+        assert time.monotonic() < end, "no start has come to its steps"
+        said = log.read_text().split("; compiling")
+        steps = re.findall(r"^step +(\d+)/", said[-1], re.M)
+        if len(said) > starts + 1 and steps:
+            return int(steps[-1]) < 0.75 * STEPS
+        time.sleep(0.01)
+    return False
+
+
+def _ask(launcher: subprocess.Popen, whom: int | None, log: Path, workdir: Path) -> float:
+    """Asks one process, or the launcher, to stop; seconds until all is saved."""
+    saved = re.compile(r"stopped as asked: step (\d+) is saved")
+    before = len(saved.findall(log.read_text()))
+    pid = launcher.pid if whom is None else runs.process(launcher, whom)
+    assert pid is not None
+    step, start_s = workdirs.status(workdir)["step"], time.monotonic()
+    os.kill(pid, signal.SIGTERM)
+    while len(saved.findall(log.read_text())) == before:
+        assert time.monotonic() < start_s + runs.PATIENCE_S, "not saved"
+        assert launcher.poll() is None or launcher.returncode == 75, "ended without saving"
+        time.sleep(0.01)
+    took_s = time.monotonic() - start_s
+    found = int(saved.findall(log.read_text())[-1])
+    assert found >= step, f"step {found} is saved, and the run had come to step {step}"
+    assert took_s <= GRACE_S, f"saved only {took_s:.1f} s after the signal"
+    return took_s

@@ -1,0 +1,299 @@
+"""Where a run is, by the files of its work directory alone; nothing is written."""
+
+import json
+import math
+import os
+import statistics
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from jaxlm import config, goodput, ledger, workdir
+from jaxlm.config import Config
+from jaxlm.data import skips
+from jaxlm.data.skips import Skips
+from jaxlm.errors import UserError
+from jaxlm.goodput import Goodput
+from jaxlm.ledger import DONE, STOPPED, Line
+
+State = Literal["training", "done", "stopped", "dead"]
+
+TAIL_BYTES = 1 << 18
+"""Of `metrics.jsonl`, which grows for as long as a run does."""
+RECENT = 20
+"""Reports that the speed is the median of."""
+MARKER = "commit_success.txt"
+"""In a checkpoint that is whole, as in `jaxlm.checkpoint`, which needs JAX."""
+
+
+class Speed(NamedTuple):
+    """The medians of the last reports."""
+
+    step_time_s: float
+    tokens_per_s: float
+    mfu: float
+    """NaN where the peak of the chip is not known."""
+    data_wait_share: float
+
+
+class Due(NamedTuple):
+    """When the next save comes, whichever is first. None: that asks for none."""
+
+    step: int | None
+    """By the position."""
+    time: float | None
+    """By the clock; seconds since 1970."""
+
+
+class Saved(NamedTuple):
+    """The newest checkpoint of a kind."""
+
+    step: int
+    time: float
+    """Seconds since 1970."""
+    kept: int
+    """How many there are."""
+
+
+class _At(NamedTuple):
+    """How far a run has come."""
+
+    step: int
+    position: int
+    begun: float
+    """When its last loop did; seconds since 1970."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """What is not known is None. Times are seconds since 1970, positions are rows."""
+
+    state: State
+    process: int | None
+    """Number of the process that trains."""
+    doing: str | None
+    """As in `activity.Activity`."""
+    heard: float | None
+    """When the run last wrote down that it lived."""
+    step: int
+    position: int
+    end: int
+    steps: int | None
+    """Of the whole run."""
+    tokens: int | None
+    """Targets, padding included."""
+    tokens_end: int | None
+    steps_per_s: float | None
+    """By the wall clock, of late."""
+    loss: float | None
+    heldout: dict[str, float]
+    """The last losses, by type."""
+    speed: Speed | None
+    goodput: Goodput | None
+    """None without a ledger."""
+    full: Saved | None
+    full_due: Due | None
+    snapshot: Saved | None
+    snapshot_due: Due | None
+    events: list[dict[str, Any]]
+    """The lines of `events.jsonl`."""
+    skips: Skips
+    replicas: dict[str, Any] | None
+    """What is compared between replicas, as the run has written it down."""
+
+    @property
+    def left_s(self) -> float | None:
+        """To the end, at the rate of late."""
+        if self.steps is None or self.steps_per_s is None:
+            return None
+        return (self.steps - self.step) / self.steps_per_s
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Events by kind."""
+        return dict(Counter(str(event.get("kind", "?")) for event in self.events))
+
+
+def of(directory: Path, now: float | None = None) -> Status:
+    """Reads it all. `UserError` where no run has begun.
+
+    `now`: seconds since 1970, if it is not that of the clock.
+    """
+    process, said, lines = workdir.holder(directory), _said(directory), ledger.read(directory)
+    if said is None and not lines and process is None:
+        raise UserError(f"--workdir={directory}: is no work directory; has a run started?")
+    now = time.time() if now is None else now
+    found = goodput.of(lines, None if process is None else now) if lines else None
+    cfg, skipped = _config(directory), skips.load(directory)
+    at, end = _place(said, lines), cfg.end if cfg else said["end"] if said else 0
+    metrics = _lines(directory / "metrics.jsonl", TAIL_BYTES)
+    trained = [line for line in metrics if "loss" in line]
+    full = _saved(directory / "checkpoints" / "full")
+    snapshot = _saved(directory / "checkpoints" / "snapshots")
+    state = _state(process, said, found)
+    return Status(
+        state=state,
+        process=process,
+        doing=lines[-1].doing if lines and process is not None else None,
+        heard=lines[-1].time if lines else None,
+        step=at.step,
+        position=at.position,
+        end=end,
+        steps=cfg and at.step + _rows(skipped, at.position, end) // cfg.train.batch_size,
+        tokens=cfg and _rows(skipped, 0, at.position) * cfg.data.seq_len,
+        tokens_end=cfg and _rows(skipped, 0, end) * cfg.data.seq_len,
+        steps_per_s=goodput.steps_per_s(lines),
+        loss=trained[-1]["loss"] if trained else None,
+        heldout=_heldout(metrics),
+        speed=_speed(trained[-RECENT:]),
+        goodput=found,
+        full=full,
+        full_due=_full_due(cfg, full, at) if cfg and state == "training" else None,
+        snapshot=snapshot,
+        snapshot_due=_snapshot_due(cfg, snapshot, at) if cfg and state == "training" else None,
+        events=_lines(directory / "events.jsonl"),
+        skips=skipped,
+        replicas=_json(directory / "replicas.json"),
+    )
+
+
+def as_data(status: Status) -> dict[str, Any]:
+    """For JSON."""
+    found = {name: _data(value) for name, value in vars(status).items()}
+    found |= {"left_s": status.left_s, "counts": status.counts, "skips": status.skips.entries}
+    if status.goodput is not None:
+        found["goodput"] |= {
+            "wall_s": status.goodput.wall_s,
+            "share": status.goodput.share,
+            "lost_steps": status.goodput.lost_steps,
+            "attempts": [vars(attempt) for attempt in status.goodput.attempts],
+        }
+    return workdir.plain(found)
+
+
+def _data(value: Any) -> Any:
+    return value._asdict() if hasattr(value, "_asdict") else value
+
+
+# ---- what the files say --------------------------------------------------------------------------
+
+
+def _said(directory: Path) -> dict[str, Any] | None:
+    """`status.json`, if it is there and a run's; a damaged one is as good as none."""
+    found = _json(directory / "status.json")
+    return found if found and found.keys() >= {"state", "step", "position", "end"} else None
+
+
+def _json(path: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _config(directory: Path) -> Config | None:
+    """None if it is not there, or of another version."""
+    path = directory / "config.json"
+    try:
+        return config.load(path) if path.is_file() else None
+    except UserError:
+        return None
+
+
+def _lines(path: Path, last_bytes: int | None = None) -> list[dict[str, Any]]:
+    """All lines, or those at the end of a file that may be long."""
+    try:
+        with path.open("rb") as file:
+            if last_bytes is not None:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - last_bytes))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return []
+    return workdir.parsed(text.splitlines())
+
+
+def _state(process: int | None, said: dict[str, Any] | None, found: Goodput | None) -> State:
+    if process is not None:
+        return "training"
+    last = found.attempts[-1] if found else None
+    end = said and said["state"]
+    # Only an attempt that came further can have said so; it may have been killed right after.
+    if last is not None and (last.end is not None or last.first_step == last.last_step):
+        end = last.end
+    return "done" if end == DONE else "stopped" if end == STOPPED else "dead"
+
+
+def _place(said: dict[str, Any] | None, lines: list[Line]) -> _At:
+    """As the run has last handed it to the devices, or has last said."""
+    begun = max((line.time for line in lines if line.begins), default=0.0)
+    for line in reversed(lines):
+        if line.step is not None and line.position is not None:
+            return _At(line.step, line.position, begun)
+    return _At(said["step"], said["position"], begun) if said else _At(0, 0, begun)
+
+
+def _rows(skipped: Skips, start: int, stop: int) -> int:
+    """That are trained on."""
+    return skipped.count(start, max(start, stop))
+
+
+def _heldout(metrics: list[dict[str, Any]]) -> dict[str, float]:
+    for line in reversed(metrics):
+        found = {n.split("/")[1]: x for n, x in line.items() if n.endswith("/loss")}
+        if found:
+            return found
+    return {}
+
+
+def _speed(trained: list[dict[str, Any]]) -> Speed | None:
+    if not trained:
+        return None
+
+    def median(name: str) -> float:
+        # What is not finite is null in the file: the peak of some chip is not known.
+        return statistics.median(math.nan if x is None else x for x in (t[name] for t in trained))
+
+    return Speed(*map(median, Speed._fields))
+
+
+# ---- checkpoints ---------------------------------------------------------------------------------
+
+
+def _saved(directory: Path) -> Saved | None:
+    found = {int(marker.parent.name): marker for marker in directory.glob(f"*/{MARKER}")}
+    if not found:
+        return None
+    return Saved(max(found), found[max(found)].stat().st_mtime, len(found))
+
+
+def _full_due(cfg: Config, saved: Saved | None, at: _At) -> Due:
+    c = cfg.checkpoint
+    rows = [cfg.end, *(cfg.to_rows(moment, "config.checkpoint.at") for moment in c.at)]
+    if c.every is not None:
+        rows.append(_multiple(cfg.rows("checkpoint.every"), at.position))
+    # With preemptions the interval hangs on what saves have cost, which the run alone knows.
+    return _due(cfg, rows, c.every_minutes if c.preemptions_per_day is None else None, saved, at)
+
+
+def _snapshot_due(cfg: Config, saved: Saved | None, at: _At) -> Due:
+    c = cfg.checkpoint
+    rows = []
+    if c.snapshot_every is not None:
+        rows.append(_multiple(cfg.rows("checkpoint.snapshot_every"), at.position))
+    return _due(cfg, rows, c.snapshot_every_minutes, saved, at)
+
+
+def _multiple(every: int, position: int) -> int:
+    """The next one."""
+    return (position // every + 1) * every
+
+
+def _due(cfg: Config, rows: list[int], minutes: float | None, saved: Saved | None, at: _At) -> Due:
+    row = min((row for row in rows if row > at.position), default=None)
+    steps = row and math.ceil((row - at.position) / cfg.train.batch_size)
+    since = max(at.begun, saved.time if saved else 0.0)
+    return Due(steps and at.step + steps, minutes and since + 60 * minutes)

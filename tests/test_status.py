@@ -1,0 +1,272 @@
+"""What `jaxlm status` says of a run, by its files: made here as a run writes them."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from jaxlm import checkpoint, config, ledger, status, status_lines, workdir
+from jaxlm.cli import main
+from jaxlm.errors import UserError
+from jaxlm.goodput import BETWEEN, LOST, USEFUL
+from jaxlm.ledger import FILE, Line
+from jaxlm.schema import to_dict
+
+NOW = 1_800_000_000.0
+SYNTHETIC = ("data.source=synthetic", "data.seq_len=64", "train.batch_size=8")
+
+
+def line(attempt: str, time: float, age: float, step: int | None = None, **more) -> Line:
+    """Of a process that started up for 10 s, compiled for 20 s, and has done steps since."""
+    spent = {"start": min(age, 10.0), "compile": min(max(age - 10, 0.0), 20.0)}
+    spent["step"] = max(age - 30.0, 0.0)
+    position = None if step is None else 8 * step
+    return Line(attempt, time, spent, "step", step, position, **more)
+
+
+def write(directory: Path, lines: list[Line], *overrides: str) -> None:
+    """The ledger and the config of a run of 100 steps of 8 rows."""
+    cfg = config.load(None, (*SYNTHETIC, "train.end=100 steps", *overrides))
+    workdir.write_json(directory / "config.json", to_dict(cfg))
+    for each in lines:
+        workdir.append_line(directory / FILE, ledger._as_data(each))
+
+
+@pytest.fixture
+def killed(tmp_path) -> Path:
+    """At step 40, 10 s a step, 70 s before now; then at step 30 of the second attempt."""
+    first = [line("a", NOW - 1000, 0.0), line("a", NOW - 990, 10.0, 0, begins=True)]
+    first += [line("a", NOW - 970, 30.0, 1), line("a", NOW - 580, 420.0, 40)]
+    second = [line("b", NOW - 500, 0.0), line("b", NOW - 490, 10.0, 20, begins=True)]
+    second += [line("b", NOW - 470, 30.0, 21), line("b", NOW - 70, 430.0, 61)]
+    write(tmp_path, first + second)
+    workdir.write_status(tmp_path, "training", 60, 480, 800, saved=20)
+    for step in (10, 20):
+        (tmp_path / "checkpoints" / "full" / str(step)).mkdir(parents=True)
+        (tmp_path / "checkpoints" / "full" / str(step) / checkpoint.MARKER).touch()
+    (tmp_path / "checkpoints" / "full" / "40").mkdir()
+    return tmp_path
+
+
+def test_dead(killed):
+    found = status.of(killed, NOW)
+    assert (found.state, found.process, found.doing, found.heard) == ("dead", None, None, NOW - 70)
+    assert (found.step, found.steps, found.position, found.end) == (61, 100, 488, 800)
+    assert (found.tokens, found.tokens_end) == (488 * 64, 800 * 64)
+    assert found.steps_per_s == pytest.approx(40 / 400)
+    assert found.left_s == pytest.approx(39 * 10)
+    assert found.full is not None and found.full[0::2] == (20, 2)
+    assert (found.full_due, found.snapshot, found.snapshot_due) == (None, None, None)
+    sums = found.goodput
+    assert sums is not None and sums.wall_s == pytest.approx(930)
+    assert sums.seconds[BETWEEN] == pytest.approx(80)
+    assert sums.lost_steps == 20
+    assert sums.seconds[LOST] == pytest.approx(390 * 20 / 39)
+    assert sums.seconds[USEFUL] == pytest.approx(390 + 400 - 390 * 20 / 39)
+
+
+def test_the_lock_tells_that_it_trains(killed):
+    with workdir.lock(killed):
+        found = status.of(killed, NOW)
+        assert found.state == "training" and found.process is not None and found.doing == "step"
+        assert found.goodput is not None and found.goodput.wall_s == pytest.approx(1000)
+        assert "training: process" in "\n".join(status_lines.of(found, NOW))
+    assert status.of(killed, NOW).state == "dead"
+
+
+def test_before_the_first_line_of_a_new_run(tmp_path):
+    with workdir.lock(tmp_path):
+        found = status.of(tmp_path, NOW)
+        text = "\n".join(status_lines.of(found, NOW))
+    assert (found.state, found.step, found.goodput) == ("training", 0, None)
+    assert "at its start" in text
+
+
+@pytest.mark.parametrize(
+    ("said", "end", "state"),
+    [
+        ("done", "done", "done"),
+        ("stopped", "stopped", "stopped"),
+        ("training", "KeyboardInterrupt: ", "dead"),
+        ("training", None, "dead"),
+        ("done", None, "done"),  # killed after it had said so
+    ],
+)
+def test_the_end_of_the_last_attempt_is_the_state(tmp_path, said, end, state):
+    write(tmp_path, [line("a", NOW, 10.0, 0, begins=True), line("a", NOW, 40.0, 100, end=end)])
+    workdir.write_status(tmp_path, said, 100, 800, 800, saved=100)
+    assert status.of(tmp_path, NOW).state == state
+
+
+def test_what_was_said_by_an_attempt_before_does_not_count(tmp_path):
+    lines = [line("a", NOW, 10.0, 0, begins=True), line("a", NOW, 40.0, 50, end="stopped")]
+    write(tmp_path, [*lines, line("b", NOW, 10.0)])
+    workdir.write_status(tmp_path, "stopped", 50, 400, 800, saved=50)
+    assert status.of(tmp_path, NOW).state == "dead"
+
+
+def test_a_run_without_a_ledger(tmp_path):
+    """Of an earlier version."""
+    workdir.write_status(tmp_path, "stopped", 5, 40, 80, saved=4)
+    found = status.of(tmp_path, NOW)
+    assert (found.state, found.step, found.position, found.end) == ("stopped", 5, 40, 80)
+    assert (found.steps, found.tokens, found.goodput, found.left_s) == (None, None, None, None)
+    assert "\n".join(status_lines.of(found, NOW)).startswith("stopped as asked; the same command")
+
+
+def test_speed_is_the_median_of_the_last_reports(killed):
+    report = {"step": 1, "loss": 3.0, "tokens_per_s": 0.0, "mfu": 0.0, "step_time_s": 9.0}
+    report["data_wait_share"] = 0.0
+    lines = [{**report, "tokens_per_s": float(i), "mfu": i / 1000} for i in range(5000)]
+    lines.insert(4990, {"step": 1, "heldout/book/loss": 2.5, "heldout/book/bits_per_byte": 1.0})
+    text = "".join(json.dumps(each) + "\n" for each in lines)
+    (killed / "metrics.jsonl").write_text(text + '{"step": 2, "lo')
+    found = status.of(killed, NOW)
+    assert found.speed is not None and found.speed.tokens_per_s == 4989.5
+    assert found.speed.mfu == pytest.approx(4.9895)
+    assert (found.loss, found.heldout) == (3.0, {"book": 2.5})
+    (killed / "metrics.jsonl").write_text(json.dumps({**report, "mfu": None}) + "\n")
+    assert "MFU not known" in "\n".join(status_lines.of(status.of(killed, NOW), NOW))
+
+
+def due(directory: Path, *overrides: str) -> tuple[status.Due | None, status.Due | None]:
+    cfg = config.load(None, (*SYNTHETIC, "train.end=100 steps", *overrides))
+    workdir.write_json(directory / "config.json", to_dict(cfg))
+    with workdir.lock(directory):
+        found = status.of(directory, NOW)
+    return found.full_due, found.snapshot_due
+
+
+def test_when_the_next_save_comes(killed):
+    """At step 61; the loop began 490 s ago, after the checkpoints."""
+    for path in (killed / "checkpoints" / "full").glob("*/*"):
+        path.touch()
+        os.utime(path, (NOW - 700, NOW - 700))
+    hour = 3600
+    assert due(killed) == ((100, NOW - 490 + 6 * hour), (None, NOW - 490 + hour))
+    some = ("checkpoint.every=24 steps", "checkpoint.every_minutes=None")
+    assert due(killed, *some)[0] == (72, None)
+    assert due(killed, *some, "checkpoint.at=('65 steps',)")[0] == (65, None)
+    assert due(killed, "checkpoint.preemptions_per_day=4.0")[0] == (100, None)
+    assert due(killed, "checkpoint.snapshot_every=320 rows")[1] == (80, NOW - 490 + hour)
+
+
+def test_skipped_rows_are_no_tokens(killed):
+    (killed / "skips.json").write_text('[[16, 24], [784, 792, "00000098-784-spike"]]')
+    found = status.of(killed, NOW)
+    assert (found.tokens, found.tokens_end, found.steps) == (480 * 64, 784 * 64, 99)
+    text = "\n".join(status_lines.of(found, NOW))
+    assert "skipped      16 rows in 2 windows; went back 1x" in text
+
+
+def test_events_and_replicas_are_shown(killed):
+    events = [{"time": "2026-12-01", "kind": "spike", "step": 7, "action": "warn", "loss": 9.5}]
+    events += 7 * [{"time": "2026-12-02", "kind": "drift", "step": 9, "size": 0.01}]
+    for event in events:
+        workdir.append_line(killed / "events.jsonl", event)
+    (killed / "replicas.json").write_text('{"share": 0.25}')
+    found = status.of(killed, NOW)
+    assert found.counts == {"spike": 1, "drift": 7}
+    text = "\n".join(status_lines.of(found, NOW))
+    assert "events: 8 (spike 1, drift 7)" in text and "2026-12-02" in text
+    assert "replicas     share 0.25" in text
+
+
+def test_all_of_it_as_json(killed, capsys):
+    assert main(["status", f"--workdir={killed}", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["state"], data["step"], data["left_s"]) == ("dead", 61, pytest.approx(390))
+    assert data["goodput"]["lost_steps"] == 20
+    assert [a["last_step"] for a in data["goodput"]["attempts"]] == [40, 61]
+    assert data["full"]["step"] == 20
+    assert set(data["goodput"]["seconds"]) >= {"useful", "lost", "between", "compile"}
+
+
+@pytest.mark.parametrize("made", ["nothing", "a file", "other files", "a status of others"])
+def test_what_is_no_work_directory(tmp_path, capsys, made):
+    place = tmp_path / "there"
+    if made == "a file":
+        place.touch()
+    elif made != "nothing":
+        place.mkdir()
+        (place / "lock").touch()
+        (place / "events.jsonl").write_text("[]\n")
+    if made == "a status of others":
+        (place / "status.json").write_text('{"healthy": true}')
+    assert main(["status", f"--workdir={place}"]) == UserError.exit_code
+    assert f"{place}: is no work directory; has a run started?" in capsys.readouterr().err
+
+
+def test_damaged_files_hide_nothing_else(killed):
+    for name in ("status.json", "config.json", "metrics.jsonl", "events.jsonl"):
+        (killed / name).write_bytes(b"\xff\xfe{")
+    found = status.of(killed, NOW)
+    assert (found.state, found.step, found.steps) == ("dead", 61, None)
+    assert found.goodput is not None and found.goodput.lost_steps == 20
+
+
+def test_nothing_is_written(killed):
+    def seen() -> dict[str, int]:
+        return {str(path): path.stat().st_mtime_ns for path in [killed, *killed.rglob("*")]}
+
+    before = seen()
+    killed.chmod(0o555)
+    try:
+        assert main(["status", f"--workdir={killed}"]) == 0
+    finally:
+        killed.chmod(0o755)
+    assert seen() == before
+
+
+def test_jax_is_not_imported(killed):
+    program = (
+        "import sys; from jaxlm.cli import main\n"
+        f"assert main(['status', '--workdir={killed}']) == 0\n"
+        "sys.exit(bool({'jax', 'orbax', 'flax'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_of_a_long_ledger_enough_is_read(tmp_path, monkeypatch):
+    """Beginnings and ends all, and what lies between often enough."""
+    lines = [line("a", NOW, 30.0, 0, begins=True)]
+    lines += [line("a", NOW + i, 30.0 + i, i) for i in range(1, 3001)]
+    lines += [line("a", NOW + 3000, 3030.0, 2500, begins=True)]
+    lines += [line("a", NOW + 3000 + i, 3030.0 + i, 2500 + i) for i in range(1, 1001)]
+    lines += [line("b", NOW + 4100, 30.0, 3400, begins=True)]
+    lines += [line("b", NOW + 4100 + i, 30.0 + i, 3400 + i) for i in range(1, 2001)]
+    write(tmp_path, lines)
+    monkeypatch.setattr(ledger, "READ_LINES", 500)
+    found = ledger.read(tmp_path)
+    assert 500 < len(found) < 1200
+    assert [x for x in found if x.begins] == [x for x in lines if x.begins]
+    assert found[-500:] == lines[-500:]
+    sums = status.of(tmp_path, NOW + 1e6).goodput
+    assert sums is not None
+    assert (sums.lost_steps, sums.wall_s) == (600, pytest.approx(30 + 6100))
+    assert sums.seconds[LOST] == pytest.approx(600) and sums.seconds[USEFUL] == pytest.approx(5400)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "0.0 s"),
+        (59.94, "59.9 s"),
+        (60, "1 min 0 s"),
+        (3599.6, "1 h 0 min"),
+        (7260, "2 h 1 min"),
+        (86399.9, "1 d 0 h"),
+        (200000, "2 d 7 h"),
+    ],
+)
+def test_durations(seconds, text):
+    assert status_lines.duration(seconds) == text
+
+
+def test_moments_are_local():
+    assert status_lines.moment(NOW) == time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(NOW))
