@@ -49,10 +49,10 @@ def train(cfg: Config, directory: Path, options: Options, stop: Stop) -> int:
     Raises `UserError` for what the user must put right, all of it before the first compile.
     """
     workdir.check_writable(directory)
-    main = jax.process_index() == 0
     with contextlib.ExitStack() as stack:
         stack.enter_context(watching(cfg.watch, directory, stop))
         notices.listen(cfg.watch, stop)
+        main = jax.process_index() == 0  # JAX looks for devices now: watched
         if main:
             stack.enter_context(workdir.lock(directory))
         ledger = stack.enter_context(Ledger(directory if main else None))
