@@ -49,12 +49,13 @@ def train(cfg: Config, directory: Path, options: Options, stop: Stop) -> int:
     """
     workdir.check_writable(directory)
     main = jax.process_index() == 0
+    ledger = Ledger(directory if main else None)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(watching(cfg.watch, directory, stop))
+        stack.enter_context(watching(cfg.watch, directory, stop, ledger.leave))
         notices.listen(cfg.watch, stop)
         if main:
             stack.enter_context(workdir.lock(directory))
-        ledger = stack.enter_context(Ledger(directory if main else None))
+        stack.enter_context(ledger)
         run = run_lib.prepare(cfg, directory)
         rollback.abandon_overtaken(run)
         checkpoints = contextlib.closing(run.checkpoints), contextlib.closing(run.snapshots)

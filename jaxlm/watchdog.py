@@ -250,7 +250,9 @@ class Watchdog:
 class Watch:
     """The watchdog of this process, in threads of its own."""
 
-    def __init__(self, cfg: WatchConfig, workdir: Path):
+    def __init__(self, cfg: WatchConfig, workdir: Path, last_word: Callable[[str], None]):
+        """`last_word`: takes why the process ends at once."""
+        self._last_word = last_word
         self._workdir, self._me = workdir, jax.process_index()
         self._dog = Watchdog(cfg, self._me, jax.process_count())
         self._board: Board | None = Store() if jax.process_count() > 1 else None
@@ -272,6 +274,7 @@ class Watch:
         if self._board is not None:
             self._now.set()
             time.sleep(0.3)
+        self._last_word(why)
         _leave(why)
 
     def close(self, in_good_order: bool) -> None:
@@ -309,6 +312,7 @@ class Watch:
             _write_stacks(path, verdict.why)
         if self._board is not None and self._me == 0:
             time.sleep(2.5 * self._dog.exchange_s)  # the board goes with us: let all read it first
+        self._last_word(why)
         _leave(why)
 
 
@@ -330,12 +334,15 @@ def _leave(why: str) -> None:
 
 
 @contextlib.contextmanager
-def watching(cfg: WatchConfig, workdir: Path, stop: Stop) -> Iterator[None]:
+def watching(
+    cfg: WatchConfig, workdir: Path, stop: Stop, last_word: Callable[[str], None]
+) -> Iterator[None]:
     """Inside, the process is watched, and where it must end at once it tells the others why.
 
     A step that fails because another process is gone is no crash: it waits to be told which.
+    `last_word` takes why the process ends at once.
     """
-    watch, in_good_order = Watch(cfg, workdir), False
+    watch, in_good_order = Watch(cfg, workdir, last_word), False
     stop.end = watch.end
     try:
         yield
