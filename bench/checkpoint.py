@@ -24,6 +24,7 @@ from jax import numpy as jnp
 
 from jaxlm import platforms
 from jaxlm.checkpoint import Checkpoints, Keep
+from jaxlm.optim.optimizer import OptState
 from jaxlm.state import TrainState
 
 ARRAYS = 24
@@ -75,7 +76,9 @@ def make(megabytes: int) -> TrainState:
     keys = jax.random.split(jax.random.key(0), ARRAYS)
     params = {f"array{i}": jax.random.normal(key, (side, side)) for i, key in enumerate(keys)}
     zero = jnp.zeros((), jnp.int32)
-    return jax.block_until_ready(TrainState(zero, jnp.zeros(2, jnp.uint32), params, ()))
+    return jax.block_until_ready(
+        TrainState(zero, jnp.zeros(2, jnp.uint32), params, OptState(zero, {}))
+    )
 
 
 def measure(root: Path, state: TrainState) -> Round:

@@ -171,7 +171,7 @@ class Checkpoints:
     def _ready(self, save: "_Save") -> bool:
         """Whether a save can begin on all processes; if not, it has failed on all.
 
-        Orbax has them wait for each other while it begins one, without an end.
+        Orbax has them wait for each other while it begins one, until a barrier gives up.
         """
         try:
             if jax.process_index() == 0:
@@ -184,7 +184,7 @@ class Checkpoints:
             mine = e
             save.errors.append(e)
         problems = cluster.gather(f"step {save.step} can be saved", mine and str(mine))
-        failed = [f"process {i}: {problem}" for i, problem in enumerate(problems) if problem]
+        failed = [f"{cluster.name(i)}: {problem}" for i, problem in enumerate(problems) if problem]
         if failed and mine is None:
             save.errors.append(CalledOff("; ".join(failed)))
         if failed:

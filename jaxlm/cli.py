@@ -10,12 +10,13 @@ import json
 import os
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from jaxlm import platforms
-from jaxlm.errors import EnvironmentProblem, PeerMissing, UserError
+from jaxlm import platforms, storage
+from jaxlm.errors import EnvironmentProblem, UserError
 
 if TYPE_CHECKING:
     from jaxlm.config import Config
@@ -43,12 +44,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         top.error(f"{args.command} takes no {OVERRIDE}{args.overrides[0]}: it reads no config")
     try:
         return args.run(args)
-    except UserError as e:
-        print(f"jaxlm {args.command}: {e}", file=sys.stderr, flush=True)
-        if isinstance(e, PeerMissing):
-            sys.stdout.flush()
-            os._exit(e.exit_code)  # at a usual exit JAX would wait for it once more
-        return e.exit_code
     except KeyboardInterrupt:
         sys.tracebacklimit = 0  # it is no bug
         raise
@@ -57,11 +52,37 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise  # not done
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as e:
-        if e.errno not in (errno.ENOSPC, errno.EDQUOT):
+    except Exception as e:
+        code = _tell(args.command, e)
+        if getattr(args, "joined", False):
+            _end_alone(code)
+        if code is None:
             raise
-        print(f"jaxlm {args.command}: {e}; make room, then start again", file=sys.stderr)
+        return code
+
+
+def _tell(command: str, error: Exception) -> int | None:
+    """Says what a user can put right; the exit code, None for a bug."""
+    if isinstance(error, UserError):
+        print(f"jaxlm {command}: {error}", file=sys.stderr, flush=True)
+        return error.exit_code
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        print(f"jaxlm {command}: {error}; make room, then start again", file=sys.stderr)
         return EnvironmentProblem.exit_code
+    return None
+
+
+def _end_alone(code: int | None) -> NoReturn:
+    """Ends a process of several that has failed, while an exception is handled.
+
+    At a usual exit JAX waits for the other processes and, if they do not come, aborts: the exit
+    code would be lost, and a run that no restart can help would be started again.
+    """
+    if code is None:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1 if code is None else code)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -93,20 +114,31 @@ def parser() -> argparse.ArgumentParser:
     _add_trace(add("trace", _trace, "the documents of a step, the steps of a document"))
     _add_replay(add("replay", _replay, "runs the batch of an event again, layer by layer"))
     status = add("status", _status, "where a run is, and where its time has gone")
-    status.add_argument("--workdir", type=Path, required=True, metavar="DIR")
+    status.add_argument("--workdir", type=_directory, required=True, metavar="DIR")
     status.add_argument("--json", action="store_true", help="all of it, as JSON")
     config = add("config", _config, "every field of a configuration, its value and its meaning")
     config.add_argument("--config", type=Path, metavar="FILE", help="default: the defaults")
     demo = add("demo", _demo, "the whole way from raw text to a trained model, in minutes")
-    demo.add_argument("--workdir", type=Path, default=Path("runs/demo"), metavar="DIR")
+    demo.add_argument("--workdir", type=_directory, default=Path("runs/demo"), metavar="DIR")
     return top
+
+
+def _directory(path: str) -> Path:
+    """Of a run or a checkpoint. A URL would become a directory called `gs:` here."""
+    if storage.is_url(path):
+        raise argparse.ArgumentTypeError(
+            f"{path.partition(':')[0]}: is no directory: of an object store a run reads its corpus "
+            "alone (config.data.manifest). Give a directory that all hosts see, as a network disk, "
+            "or a bucket that is mounted (docs/storage.md)"
+        )
+    return Path(path)
 
 
 def _add_train(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--config", type=Path, required=True, metavar="FILE", help=".py, .py:TARGET or .json"
     )
-    command.add_argument("--workdir", type=Path, required=True, metavar="DIR")
+    command.add_argument("--workdir", type=_directory, required=True, metavar="DIR")
     command.add_argument("--coordinator", metavar="HOST:PORT", help="of several processes")
     command.add_argument(
         "--bind", metavar="ADDRESS", help="where the coordinator listens; default: everywhere"
@@ -127,8 +159,14 @@ def _add_train(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--init-from",
+        type=lambda path: str(_directory(path)),
         metavar="PATH",
         help="of a new run: take the parameters of this checkpoint, snapshot or run",
+    )
+    command.add_argument(
+        "--verify-step",
+        action="store_true",
+        help="do the first step twice, and go on if it comes out the same to the bit",
     )
     command.add_argument(
         "--dry-run",
@@ -169,7 +207,9 @@ def _add_plan(command: argparse.ArgumentParser) -> None:
 
 
 def _add_run(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--workdir", type=Path, required=True, metavar="DIR", help="of the run")
+    command.add_argument(
+        "--workdir", type=_directory, required=True, metavar="DIR", help="of the run"
+    )
     command.add_argument(
         "--config", type=Path, metavar="FILE", help="default: the one in the work directory"
     )
@@ -211,7 +251,7 @@ def _add_replay(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--from",
         dest="start",
-        type=Path,
+        type=_directory,
         metavar="PATH",
         help="full checkpoint to begin with; default: the last one before the event",
     )
@@ -228,6 +268,7 @@ def _train(args: argparse.Namespace) -> int:
         from jaxlm import cluster
 
         cluster.start(args.coordinator, args.processes, args.process, args.bind, cfg.watch)
+        args.joined = args.processes > 1
         if args.dry_run:
             from jaxlm.plan.attached import dry_run
 
@@ -235,7 +276,7 @@ def _train(args: argparse.Namespace) -> int:
         from jaxlm.run import Options
         from jaxlm.train import train
 
-        options = Options(args.fallback, tuple(args.allow_change), args.init_from)
+        options = Options(args.fallback, tuple(args.allow_change), args.init_from, args.verify_step)
         return train(cfg, args.workdir, options, stop)
 
 

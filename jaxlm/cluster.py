@@ -66,13 +66,18 @@ def start(
         processes,
         process,
         initialization_timeout=round(wait_s) + 1,
-        # The watchdog comes first, and says more.
-        heartbeat_timeout_seconds=round(2 * cfg.heartbeat_seconds) + 1,
+        # The watchdog comes first, and says more. JAX's heart beats once in half of this.
+        heartbeat_timeout_seconds=round(3 * cfg.heartbeat_seconds) + 15,
         shutdown_timeout_seconds=round(cfg.heartbeat_seconds) + 1,
         coordinator_bind_address=None if bind is None else f"{_bracketed(bind)}:{port}",
     )
     global _members
     _members = Members(hosts, wait_s)
+
+
+def place() -> tuple[int, int]:
+    """Which process this is, of how many; known before JAX has looked for devices."""
+    return distributed.global_state.process_id, len(_members.hosts)
 
 
 def name(process: int) -> str:

@@ -4,6 +4,7 @@ A reason is one that the compiled program shows, or the maker's advice, and says
 environment variable can set is in `ENVIRONMENT`: for whoever starts a process on such a chip.
 """
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxlib._jax import Device  # jax.Device is a variable to a type checker
@@ -110,6 +111,19 @@ OPTIONS: dict[str, dict[str, Option]] = {
 }
 """By chip, as in `jaxlm.hardware.CHIPS`: name of XLA's, without dashes -> setting."""
 
+_DETERMINISTIC = {
+    "xla_gpu_exclude_nondeterministic_ops": Option(
+        True,
+        "Sums whose order is left to chance, as of scatters by atomics, get another form. Unlike "
+        "xla_gpu_deterministic_ops it leaves the choice of kernels by measurement, kept as below.",
+    ),
+}
+"""For GPUs, on demand; TPUs are without. With them XLA uses none of its own Triton kernels."""
+
+_KEPT_CHOICES = "xla_gpu_per_fusion_autotune_cache_dir"
+"""XLA's option for where the kernels that measurement chose are kept: the next compile takes the
+same ones, whatever it would measure. Without it, each start may choose others."""
+
 _GPU_MEMORY = {
     "XLA_CLIENT_MEM_FRACTION": Option(
         str(hardware.GPU_MEMORY_SHARE),
@@ -142,10 +156,20 @@ ENVIRONMENT: dict[str, dict[str, Option]] = {
 libtpu's settings above are options of a program. NCCL's own defaults stand."""
 
 
-def options(device: Device) -> dict[str, Any]:
-    """`compiler_options` for programs on such a device, real or compile-only; none for a CPU."""
+def options(device: Device, deterministic: Path | None = None) -> dict[str, Any]:
+    """`compiler_options` for programs on such a device, real or compile-only; none for a CPU.
+
+    `deterministic`: a GPU's programs give the same bits each time they run and each time they are
+    compiled, by the choices of kernels kept in this directory.
+    """
     chip = hardware.by_kind(device.device_kind)
-    return {} if chip is None else {name: o.value for name, o in OPTIONS[chip.name].items()}
+    if chip is None:
+        return {}
+    settings = OPTIONS[chip.name]
+    if deterministic is None or chip.platform != "cuda":
+        return {name: o.value for name, o in settings.items()}
+    values = {name: o.value for name, o in (settings | _DETERMINISTIC).items()}
+    return {**values, _KEPT_CHOICES: str(deterministic)}
 
 
 def environment(chip: str) -> dict[str, str]:

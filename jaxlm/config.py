@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Literal
 
 from jaxlm import schema as _schema
-from jaxlm.safety import CheckpointConfig, GuardConfig, WatchConfig
+from jaxlm import storage
+from jaxlm.data.cache import CacheConfig
+from jaxlm.safety import CheckpointConfig, CorruptionConfig, GuardConfig, WatchConfig
 from jaxlm.schema import ConfigError, fixed, free, recorded, section
 
 VOCAB_MULTIPLE = 128
@@ -122,7 +124,8 @@ class DataConfig:
     source: Literal["shards", "synthetic"] = fixed("shards")
     """Tokenized shards, or rows made up by a formula (no files needed)."""
     manifest: str = free("")
-    """Path of `manifest.json`; relative to the current directory. Its content is fixed."""
+    """Path of `manifest.json`, relative to the current directory, or its gs:// or s3:// URL. Its
+    content is fixed."""
     seq_len: int = fixed(2048)
     """Targets in a row; a multiple of the corpus's `chunk_tokens`."""
     seed: int = fixed(0)
@@ -143,6 +146,8 @@ class DataConfig:
     is the corpus's own tolerance."""
 
     def __post_init__(self) -> None:
+        if storage.is_url(self.manifest):
+            storage.check(self.manifest)
         for name in ("seq_len", "block_rows", "shuffle_window"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}: must be at least 1")
@@ -298,6 +303,8 @@ class Config:
     """The network."""
     data: DataConfig = section(DataConfig)
     """The rows."""
+    cache: CacheConfig = section(CacheConfig)
+    """Rows from an object store."""
     loss: LossConfig = section(LossConfig)
     """The objective."""
     optim: OptimConfig = section(OptimConfig)
@@ -312,6 +319,8 @@ class Config:
     """Steps that go wrong."""
     watch: WatchConfig = section(WatchConfig)
     """Hangs, and machines that go away."""
+    corruption: CorruptionConfig = section(CorruptionConfig)
+    """Devices that go wrong."""
     evaluate: EvaluateConfig = section(EvaluateConfig)
     """Evaluation."""
     log: LogConfig = section(LogConfig)
@@ -349,6 +358,8 @@ class Config:
         for name in (
             "checkpoint.every",
             "checkpoint.snapshot_every",
+            "corruption.compare_every",
+            "corruption.verify_every",
             "evaluate.every",
             "log.every",
         ):

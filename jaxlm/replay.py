@@ -76,7 +76,9 @@ class _Replayer:
         self._guard = Guard(opened.cfg.guard, origin.notes["memory"].get("guard"))
         self._state, self._step = origin.state, origin.step
         self._position = origin.notes["position"]
-        self._train_step = compile_train_step(opened.step, opened.mesh, opened.where)
+        self._train_step = compile_train_step(
+            opened.step, opened.mesh, opened.where, opened.deterministic
+        )
         self._host = Host(opened)
 
     def go_to(self, bundle: Bundle) -> None:

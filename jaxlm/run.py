@@ -38,6 +38,11 @@ class Opened:
     skips: Skips
     """Rows that are not trained on."""
 
+    @property
+    def deterministic(self) -> Path | None:
+        """Where the choices of kernels are kept, if the step is to be deterministic on GPUs."""
+        return self.workdir.absolute() / "autotune" if self.cfg.corruption.deterministic else None
+
 
 @dataclass(frozen=True)
 class Run(Opened):
@@ -57,6 +62,8 @@ class Options(NamedTuple):
     """Fixed fields that may change, as "data.seed"; "data": the corpus, "tokenizer"."""
     init_from: str | None = None
     """Checkpoint or snapshot, or the work directory of its run, to take the parameters from."""
+    verify_step: bool = False
+    """Do the first step twice, and compare."""
 
 
 class Beginning(NamedTuple):

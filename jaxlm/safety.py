@@ -1,4 +1,4 @@
-"""Configuration of what keeps a run safe: checkpoints, a watch over its loss, hangs."""
+"""Configuration of what keeps a run safe: checkpoints, watches over loss, hangs and devices."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -126,3 +126,22 @@ class WatchConfig:
             value = getattr(self, field.name)
             if isinstance(value, int | float) and value <= 0:
                 raise ValueError(f"{field.name}={value}: must be above 0")
+
+
+@dataclass(frozen=True)
+class CorruptionConfig:
+    """Devices that keep or compute wrong numbers, and say nothing: see `jaxlm.corruption`.
+
+    A difference stops the run with exit code 78 and the name of the device.
+    """
+
+    compare_every: str | None = free("100 steps")
+    """Compare what several devices hold copies of each time so much training has passed, at a start
+    and before each save; None never does."""
+    verify_every: str | None = free(None)
+    """Do a step twice each time so much training has passed, and compare what comes of it; a copy
+    of the state waits in host memory meanwhile. None never does."""
+    deterministic: bool = recorded(False)
+    """GPUs: only kernels that give the same bits each time, chosen once and kept in `autotune/` of
+    the work directory; slower. Without it, a step done twice may differ in good health. TPUs and
+    CPUs always give the same bits."""

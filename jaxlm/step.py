@@ -5,6 +5,7 @@ Shapes: B rows of a batch, b rows of a microbatch, T targets a row; a row has T 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -183,16 +184,18 @@ def train_step(
     return TrainState(state.step + 1, position, params, opt_state), metrics
 
 
-def compile_train_step(step: StepDef, mesh: Mesh, where: TrainState) -> stages.Wrapped:
+def compile_train_step(
+    step: StepDef, mesh: Mesh, where: TrainState, deterministic: Path | None = None
+) -> stages.Wrapped:
     """`train_step` compiled for a mesh: (state, rows [B, T + 1], controls) -> (state, Metrics).
 
-    The state given is donated.
+    The state given is donated. `deterministic`: as in `compiler.options`.
     """
     return jax.jit(
         lambda state, rows_BT1, controls: train_step(step, state, rows_BT1, controls),
         out_shardings=(where, mesh_lib.replicated(mesh)),
         donate_argnums=0,
-        compiler_options=compiler.options(mesh.devices.flat[0]),
+        compiler_options=compiler.options(mesh.devices.flat[0], deterministic),
     )
 
 

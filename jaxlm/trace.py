@@ -85,7 +85,8 @@ class Trace:
         self._tokenizer = corpus.tokenizer
         self._rows, self._seq_len = corpus.train, cfg.data.seq_len
         self._manifest = corpus.train.shards.manifest
-        self._documents = Documents(Path(cfg.data.manifest).parent, self._manifest)
+        files = corpus.train.shards.files
+        self._documents = Documents(Path(cfg.data.manifest).parent, self._manifest, files.table)
 
     @property
     def last_step(self) -> int:
@@ -174,7 +175,7 @@ class Trace:
     def text(self, pieces: list[Entry]) -> str:
         """The text of a document's pieces, of those in no row too."""
         shard, size = self._shard(pieces[0]), self._manifest.chunk_tokens
-        chunks = Shards(self._manifest, self._rows.shards.root, shard.split, size)
+        chunks = Shards(self._manifest, self._rows.shards.files, shard.split, size)
         parts = [
             _part(entry, i * size, chunks.read(shard, [i])[0])
             for entry in pieces

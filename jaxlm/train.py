@@ -20,6 +20,7 @@ from jaxlm import run as run_lib
 from jaxlm.activity import HERE, Activity
 from jaxlm.clock import crossed, phase
 from jaxlm.config import Config
+from jaxlm.corruption import Checks, compile_checksums
 from jaxlm.data.loader import Batch, Loader
 from jaxlm.errors import RESTART
 from jaxlm.evaluate import Evaluator
@@ -60,7 +61,7 @@ def train(cfg: Config, directory: Path, options: Options, stop: Stop) -> int:
         rollback.abandon_overtaken(run)
         checkpoints = contextlib.closing(run.checkpoints), contextlib.closing(run.snapshots)
         with jax.set_mesh(run.mesh), checkpoints[0], checkpoints[1]:
-            programs = Programs(run)
+            programs = Programs(run, options)
             while True:
                 beginning = resume.begin(run, options, say)
                 if beginning.position == cfg.end:
@@ -85,8 +86,10 @@ def train(cfg: Config, directory: Path, options: Options, stop: Stop) -> int:
 class Programs:
     """What is compiled once in a process, however often the run goes back."""
 
-    def __init__(self, run: Run):
-        self.train_step = compile_train_step(run.step, run.mesh, run.where)
+    def __init__(self, run: Run, options: Options):
+        self.train_step = compile_train_step(run.step, run.mesh, run.where, run.deterministic)
+        self.checksums = compile_checksums(run)
+        self.verify_first = options.verify_step
         self.compiled = False
         """Whether the step has been called."""
         cfg = run.cfg
@@ -108,18 +111,22 @@ def loop(
     writer = make_writer(run, beginning)
     judge = Judge(run, memory, writer)
     evaluation = Evaluation(run, writer, programs.score)
-    reader, saves = Reader(writer, judge), Saves(run, writer, judge)
+    checks = Checks(
+        run, writer, programs.train_step, programs.checksums, step, programs.verify_first
+    )
+    reader, saves = Reader(writer, judge), Saves(run, checks, judge)
     with contextlib.closing(writer), loader:
         need = attention.need(cfg.model, cfg.data.seq_len)
         say(attention.describe(run.step.model.attention, run.mesh.devices.flat[0], need))
         say(f"training from step {step} to {writer.total_steps}; compiling")
+        checks.compare(train_state, step)  # and a save in haste need not wait for its compilation
         if step == 0:
             evaluation(train_state.params, step, position)
         for batch in HERE.each(Activity.DATA, loader):
             HERE.step = step + 1
             controls = host.controls(batch, saves.wish, stop.is_set(), judge.limits(step + 1))
             with HERE.during(Activity.STEP if programs.compiled else Activity.COMPILE):
-                train_state, result = programs.train_step(train_state, batch.rows_BT, controls)
+                train_state, result = checks.step(train_state, batch, controls, position)
             programs.compiled = stop.steps_run = True
             step, before, position = step + 1, position, batch.next_position
             ledger.at(step, position)
@@ -137,6 +144,8 @@ def loop(
                     raise verdict.problem
                 if verdict.back is not None:
                     return verdict.back
+            if checks.due(before, position):
+                checks.compare(train_state, step)
             if evaluating:
                 evaluation(train_state.params, step, position)
             if (asked[STOP] and reader.applied) or position == cfg.end:
@@ -228,8 +237,8 @@ class Wanted(NamedTuple):
 class Saves:
     """Full checkpoints and snapshots of a run: when, and with what beside them."""
 
-    def __init__(self, run: Run, writer: Writer, judge: Judge):
-        self._run, self._writer, self._judge = run, writer, judge
+    def __init__(self, run: Run, checks: Checks, judge: Judge):
+        self._run, self._checks, self._judge = run, checks, judge
         self._full = Saver(run.checkpoints, saving.of_full(run.cfg))
         self._snapshots = Saver(run.snapshots, saving.of_snapshots(run.cfg))
         self._wanted = Wanted()
@@ -262,6 +271,7 @@ class Saves:
         wanted, self._wanted = self._wanted, Wanted()
         if wanted == Wanted():
             return
+        self._checks.compare(train_state, step)
         notes = run_lib.notes(self._run, position, self._judge.memory)
         with HERE.during(Activity.SAVE):
             first = wanted.snapshot and not self._full.begun  # a run needs a full one to go on
@@ -272,6 +282,7 @@ class Saves:
 
     def last(self, train_state: TrainState, step: int, position: int) -> None:
         """The save that a process ends with; waits for it."""
+        self._checks.compare(train_state, step)
         notes = run_lib.notes(self._run, position, self._judge.memory)
         with HERE.during(Activity.SAVE):
             self._snapshots.finish()

@@ -1,7 +1,7 @@
 """Whether all processes have done their part of a save: it is committed by all, or by none.
 
 Orbax has them wait for each other, but not learn of a failure: a process that cannot write leaves
-the others waiting, for twenty minutes, and its next save meets their last one.
+the others waiting until their barrier gives up, and their next save behind it.
 """
 
 import itertools
@@ -37,8 +37,8 @@ class Vote:
             failed = self._come(timeout_ms)
             if failed:
                 self._open.clear()
-                names = " and ".join(f"process {i}" for i in failed)
-                raise CalledOff(f"{names} could not do its part: look at its log")
+                names = " and ".join(map(cluster.name, failed))
+                raise CalledOff(f"{names} could not: see the log there")
 
     def fail(self, timeout_s: float) -> None:
         """Tells the others that this process could not do its part, once they have done theirs.

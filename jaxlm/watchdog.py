@@ -30,7 +30,7 @@ from jaxlm.signals import Stop
 
 FEW = 3
 """Step times that a median needs at least."""
-EXCHANGE_AT_MOST_S = 5.0
+EXCHANGE_AT_MOST_S = 2.0
 BOARD = "jaxlm/watch"
 NAMED = 8
 """Processes that a verdict names at most."""
@@ -150,8 +150,8 @@ class Board(Protocol):
 class Store:
     """The board in the coordinator's key-value store."""
 
-    def __init__(self) -> None:
-        self._me, self._client = jax.process_index(), cluster.store()
+    def __init__(self, me: int) -> None:
+        self._me, self._client = me, cluster.store()
 
     def exchange(
         self, report: Report, told: Verdict | None
@@ -252,10 +252,10 @@ class Watch:
 
     def __init__(self, cfg: WatchConfig, workdir: Path, last_word: Callable[[str], None]):
         """`last_word`: takes why the process ends at once."""
-        self._last_word = last_word
-        self._workdir, self._me = workdir, jax.process_index()
-        self._dog = Watchdog(cfg, self._me, jax.process_count())
-        self._board: Board | None = Store() if jax.process_count() > 1 else None
+        self._workdir, self._last_word = workdir, last_word
+        self._me, count = cluster.place()
+        self._dog = Watchdog(cfg, self._me, count)
+        self._board: Board | None = Store(self._me) if count > 1 else None
         self._tell: Verdict | None = None
         self._left = False
         self._closing, self._now = threading.Event(), threading.Event()
@@ -276,6 +276,12 @@ class Watch:
             time.sleep(0.3)
         self._last_word(why)
         _leave(why)
+
+    def fail(self, why: str) -> None:
+        """Tells the others that this process ends, for a reason of its own."""
+        self._tell = Verdict(f"{cluster.name(self._me)} has failed: {why}", hangs=False)
+        self._now.set()
+        self._wait_for_readers()
 
     def close(self, in_good_order: bool) -> None:
         """Ends the watch. Who does not end in good order is missed by the others."""
@@ -298,7 +304,8 @@ class Watch:
             closing = self._closing.is_set()
             report = self._dog.report._replace(beat=beat, left=closing and self._left)
             with contextlib.suppress(jax.errors.JaxRuntimeError):  # its silence is seen
-                self._dog.take(*board.exchange(report, self._tell))
+                reports, told = board.exchange(report, self._tell)
+                self._dog.take(reports, told if self._tell is None else None)  # not our own
             if closing:
                 return
             self._now.wait(self._dog.exchange_s)
@@ -310,10 +317,14 @@ class Watch:
             path = self._workdir / "logs" / f"stacks-{self._me}.txt"
             why = f"{why}\nThe stacks of all threads are in {path}"
             _write_stacks(path, verdict.why)
-        if self._board is not None and self._me == 0:
-            time.sleep(2.5 * self._dog.exchange_s)  # the board goes with us: let all read it first
+        self._wait_for_readers()
         self._last_word(why)
         _leave(why)
+
+    def _wait_for_readers(self) -> None:
+        """The board goes with process 0: it lets the others read it first."""
+        if self._board is not None and self._me == 0:
+            time.sleep(2.5 * self._dog.exchange_s)
 
 
 def _write_stacks(path: Path, why: str) -> None:
@@ -347,11 +358,13 @@ def watching(
     try:
         yield
         in_good_order = True
-    except jax.errors.JaxRuntimeError as e:
-        if jax.process_count() > 1:
-            line = f"{cluster.name(jax.process_index())}: {e}\nIs it that a process is lost?"
+    except Exception as e:
+        me, count = cluster.place()
+        if isinstance(e, jax.errors.JaxRuntimeError) and count > 1:
+            line = f"{cluster.name(me)}: {e}\nIs it that a process is lost?"
             print(line, file=sys.stderr, flush=True)
             time.sleep(cfg.heartbeat_seconds + 3 * EXCHANGE_AT_MOST_S)
+        watch.fail(str(e).partition("\n")[0] or type(e).__name__)
         raise
     finally:
         watch.close(in_good_order)

@@ -8,6 +8,7 @@ lock          held by the run's process 0
 metrics.jsonl one line an interval or evaluation
 ledger.jsonl  where the time of process 0 goes (`jaxlm.ledger`)
 events.jsonl  one line for each step that stood out
+replicas.json what several devices hold, and at which step it was last found the same
 events/       what is kept of each (`jaxlm.evidence`)
 """
 

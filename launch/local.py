@@ -5,6 +5,7 @@ import contextlib
 import json
 import math
 import queue
+import re
 import shlex
 import signal
 import socket
@@ -48,8 +49,9 @@ class Job:
     processes: int = 1
     max_restarts: int = 3
     """Restarts without progress before giving up."""
-    peer_grace_s: float = 20.0
-    """Once a process has ended as it meant to, how long the others may take to do the same."""
+    peer_grace_s: float = 10.0
+    """Once a process has ended as it meant to, how long the others may take to do the same: not
+    long, since JAX lets none end in good order before all do."""
     kill_grace_s: float = 2.0
     """Once a process has died, how long the others have between SIGTERM and SIGKILL."""
 
@@ -215,6 +217,8 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--dry-run", action="store_true", help="print what would be run")
     args, rest = parser.parse_known_args(argv)
+    if re.match("[A-Za-z][A-Za-z0-9+.-]*:/", str(args.workdir)):
+        parser.error("--workdir: a URL is no directory; see docs/storage.md")
     for name in (arg.partition("=")[0] for arg in rest):
         if name in ("--coordinator", "--bind", "--process"):
             parser.error(f"{name} differs from process to process, the launcher sets it; remove it")

@@ -1,8 +1,11 @@
 """The world of the tests: 8 fake CPU devices, strict JAX, and in CI no skips."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
+
+from tests import stores
 
 # Before anything imports JAX, and inherited by the processes that tests start.
 os.environ["JAX_PLATFORMS"] = "cpu"
@@ -28,3 +31,27 @@ def _no_skips_in_ci(
         report.outcome = "failed"
         report.longrepr = f"in CI every test must run, this one would not: {reason}"
     return report
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[stores.Proxy]:
+    """An S3 server on loopback, with a bucket."""
+    with stores.s3() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def gcs() -> Iterator[stores.Proxy]:
+    """A server of Google Cloud Storage on loopback, with a bucket."""
+    with stores.gcs() as found:
+        yield found
+
+
+@pytest.fixture(params=["s3", "gcs"])
+def store(request: pytest.FixtureRequest) -> Iterator[stores.Proxy]:
+    """Each of them in turn, without faults and with no requests counted."""
+    found = request.getfixturevalue(request.param)
+    found.faults.clear()
+    found.requests.clear()
+    yield found
+    found.faults.clear()

@@ -50,3 +50,14 @@ def test_a_wait_for_others_is_for_what_the_process_is_at():
     record = Record()
     with record.during(Activity.RESTORE), record.waiting("all have it"):
         assert record.current[:2] == (Activity.RESTORE, "all have it")
+
+
+def test_to_look_is_no_change():
+    """Else a watchdog that looks would never see a hang."""
+    record = Record()
+    with record.during(Activity.STEP):
+        began = record.changed_s
+        time.sleep(0.01)
+        record.spent()
+        assert record.changed_s == began
+    assert record.changed_s > began

@@ -188,3 +188,13 @@ def test_output_that_nobody_reads_to_the_end_is_no_error():
     began = time.monotonic()
     done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, timeout=60)
     assert done.stderr == "" and time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize("flag", ["--workdir", "--init-from"])
+def test_a_url_does_not_become_a_directory(tmp_path, monkeypatch, capsys, config, flag):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as e:
+        main(["train", f"--config={config}", "--workdir=w", f"{flag}=s3://key:hunter2@bucket/run"])
+    said = capsys.readouterr().err
+    assert e.value.code == 2 and "of an object store a run reads its corpus alone" in said
+    assert "hunter2" not in said and {p.name for p in tmp_path.iterdir()} <= {"config.py"}

@@ -28,8 +28,22 @@ def test_options_are_those_of_the_devices_chip(chip):
     assert all(name.startswith(prefixes) for name in compiler.OPTIONS[chip])
 
 
-def test_a_cpu_has_none():
-    assert compiler.options(jax.devices("cpu")[0]) == {}
+@pytest.mark.parametrize("chip", CHIPS)
+def test_only_gpus_must_be_told_to_be_deterministic(chip, tmp_path):
+    device: Any = SimpleNamespace(device_kind=CHIPS[chip].kinds[0])
+    usual, more = compiler.options(device), compiler.options(device, tmp_path)
+    added = {name: value for name, value in more.items() if name not in usual}
+    expected = {
+        "xla_gpu_exclude_nondeterministic_ops": True,
+        "xla_gpu_per_fusion_autotune_cache_dir": str(tmp_path),
+    }
+    assert more == {**usual, **added}
+    assert added == (expected if CHIPS[chip].platform == "cuda" else {})
+
+
+def test_a_cpu_has_none(tmp_path):
+    cpu = jax.devices("cpu")[0]
+    assert compiler.options(cpu) == compiler.options(cpu, tmp_path) == {}
 
 
 def test_the_environment_is_text():

@@ -4,13 +4,14 @@ import argparse
 import hashlib
 import json
 import os
+import subprocess
 import time
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from bench.faults.place import Place
+from bench.faults.place import Outcome, Place, lost
 from bench.faults.table import ROWS
 from jaxlm.workdir import write_json, write_text
 
@@ -64,7 +65,10 @@ def _run(workdir: Path, seed: int, name: str) -> None:
     row = ROWS[name]
     print(f"{name}: {row.tries} to try", flush=True)
     start_s = time.monotonic()
-    outcome = row.run(Place(workdir / name, seed, row.tries))
+    try:
+        outcome = row.run(Place(workdir / name, seed, row.tries))
+    except (AssertionError, subprocess.TimeoutExpired) as e:
+        outcome = Outcome(row.tries, 0, [lost(e)])
     result = {
         "seed": seed,
         "code": code(),

@@ -101,7 +101,7 @@ def terms(place: Place) -> Outcome:
     while outcome.tried < place.tries:
         name, number = f"run-{number}", number + 1
         slowest = max(slowest, _stopped_to_its_end(place, name, outcome))
-        with outcome.trying(0):
+        with outcome.afterwards():
             _assert_as_undisturbed(place, name)
     outcome.notes.append(f"from the signal until all was saved: at most {slowest:.1f} s")
     return outcome

@@ -38,12 +38,29 @@ class Outcome:
     def trying(self, faults: int = 1) -> Iterator[None]:
         """Counts faults as survived unless something inside is not as promised."""
         self.tried += faults
+        with self._noting():
+            yield
+            self.survived += faults
+
+    @contextlib.contextmanager
+    def afterwards(self) -> Iterator[None]:
+        """What must be so in the end; else all faults so far are lost."""
+        survived, self.survived = self.survived, 0
+        with self._noting():
+            yield
+            self.survived = survived
+
+    @contextlib.contextmanager
+    def _noting(self) -> Iterator[None]:
         try:
             yield
         except (AssertionError, subprocess.TimeoutExpired) as e:
-            self.notes.append(f"LOST: {str(e).strip().splitlines()[0] if str(e) else repr(e)}")
-        else:
-            self.survived += faults
+            self.notes.append(lost(e))
+
+
+def lost(why: Exception) -> str:
+    """The note on a fault that was not survived."""
+    return f"LOST: {(str(why).strip() or repr(why)).splitlines()[0]}"
 
 
 @dataclass

@@ -64,7 +64,7 @@ def full_disk(place: Place) -> Outcome:
                         )
             code = process.wait(runs.PATIENCE_S)
         output = log.read_text()
-        with outcome.trying(0):
+        with outcome.afterwards():
             assert code == 0 and "No space left on device" in output, output[-300:]
             assert "ERROR:" not in output  # of Orbax and asyncio, hundreds of lines
             assert runs.committed(workdir) == [runs.STEPS]
@@ -139,7 +139,7 @@ def one_cannot_save(place: Place) -> Outcome:
         for fault, victim in faults:
             with outcome.trying():
                 _fails_for(fault, victim, [zero, one], logs, workdir)
-        with outcome.trying(0):
+        with outcome.afterwards():
             codes = zero.wait(runs.PATIENCE_S), one.wait(runs.PATIENCE_S)
             assert codes == (0, 0), f"exit codes {codes}"
             assert runs.committed(workdir) == [runs.STEPS] and not runs.unfinished(workdir)

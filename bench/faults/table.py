@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bench.faults import damage, data, elastic, kills, numbers, storage
+from bench.faults import damage, data, elastic, kills, numbers, stopped, storage
 from bench.faults.place import Outcome, Place
 
 
@@ -29,6 +29,12 @@ ROWS: dict[str, Row] = {
         kills.terms, 20,
         "SIGTERM to one of two processes or to the launcher. Survived: the run is saved, at or "
         "after the step that it was in, within 30 s, and ends in the same bits",
+    ),
+    "stopped": Row(
+        stopped.stopped, 4,
+        "SIGSTOP to one of two processes, in turn. Survived: the other names it and where it was, "
+        "ends for a new start, the launcher ends the one that stands and starts both again, and "
+        "the run ends in the same bits",
     ),
     "elastic": Row(
         elastic.elastic, 12,

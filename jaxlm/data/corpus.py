@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 
 from jaxlm.config import Config
-from jaxlm.data import manifest as manifests
 from jaxlm.data import mixture, source
+from jaxlm.data.files import open_files
 from jaxlm.data.manifest import Manifest, ManifestError
 from jaxlm.data.mixture_plan import Plan, Stage
 from jaxlm.data.source import HeldOutRows, TrainRows
@@ -66,16 +65,16 @@ def open_corpus(cfg: Config) -> Corpus:
         made_by = (cfg.data.seed, cfg.data.seq_len, cfg.model.vocab_size)
         heldout = {"synthetic": SyntheticHeldOut(*made_by, SYNTHETIC_HELD_OUT)}
         return Corpus(SyntheticRows(*made_by), heldout, None, None)
-    path = Path(cfg.data.manifest)
-    manifest = manifests.load(path)
+    path = cfg.data.manifest
+    manifest, files = open_files(path, cfg.cache)
     if cfg.model.vocab_size != manifest.vocab_size:
         raise ConfigError(
             f"config.model.vocab_size={cfg.model.vocab_size}: the corpus {path} has a vocabulary "
             f"of {manifest.vocab_size}; set config.model.vocab_size={manifest.vocab_size}"
         )
     plan = _plan(cfg, manifest)
-    train = source.open_train(cfg.data, plan.order_stages)
-    tokenizer = open_tokenizer(path.parent / manifest.tokenizer)
+    train = source.open_train(cfg.data, plan.order_stages, cfg.cache)
+    tokenizer = open_tokenizer(files.tokenizer(manifest))
     if tokenizer.hash() != manifest.tokenizer_hash:
         raise ManifestError(
             f"{tokenizer.path}: tokenizer hash {tokenizer.hash()}, but the shards were made with "
@@ -87,7 +86,7 @@ def open_corpus(cfg: Config) -> Corpus:
             f"{path}: bos_id={manifest.bos_id} and pad_id={manifest.pad_id}, but the tokenizer has "
             f"{found[0]} and {found[1]}; build the corpus again"
         )
-    return Corpus(train, source.open_heldout(cfg.data), tokenizer, plan)
+    return Corpus(train, source.open_heldout(cfg.data, cfg.cache), tokenizer, plan)
 
 
 def _plan(cfg: Config, manifest: Manifest) -> Plan:

@@ -11,7 +11,7 @@ with `best_fit` one that is longer than a chunk is several, not next to each oth
 
 import functools
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,7 +109,7 @@ def _open(path: Path, shard: Shard) -> pq.ParquetFile:
             )
         file = pq.ParquetFile(path)
         named = {name for names in _range(file, "shard") for name in names}
-    if not named <= {path.parent.name}:
+    if not named <= {Path(shard.path).parent.name}:
         raise ManifestError(f"{path}: is the table of {', '.join(named)}; {_remedy(path)}")
     return file
 
@@ -148,10 +148,13 @@ class Documents:
     Look-ups raise `ManifestError` for a table that is missing, damaged or another shard's.
     """
 
-    def __init__(self, root: Path, manifest: Manifest):
-        """`root` is the manifest's directory."""
+    def __init__(
+        self, root: Path, manifest: Manifest, place: Callable[[Shard], Path] | None = None
+    ):
+        """`root` is the manifest's directory; `place` says where else a shard's table lies."""
         self._manifest = manifest
-        self._table = functools.lru_cache(OPEN_TABLES)(functools.partial(_Table, root))
+        place = place or (lambda shard: (root / shard.path).with_name(TABLE))
+        self._table = functools.lru_cache(OPEN_TABLES)(lambda shard: _Table(place(shard), shard))
 
     def by_id(self, id: str) -> list[Entry]:
         """The pieces of the document with this id (32 hex digits), in its order.
@@ -188,9 +191,9 @@ class Documents:
 class _Table:
     """One table, which has rows; row groups are read by their statistics."""
 
-    def __init__(self, root: Path, shard: Shard):
-        self._path = (root / shard.path).with_name(TABLE)
-        self._file = _open(self._path, shard)
+    def __init__(self, path: Path, shard: Shard):
+        self._path = path
+        self._file = _open(path, shard)
         with _reading(self._path):
             self._lows, self._highs = _range(self._file, "key")
             self._starts = np.array(_range(self._file, "start")[0], np.int64)

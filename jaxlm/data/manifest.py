@@ -102,6 +102,10 @@ class Manifest:
                 found.setdefault(shard.source, []).append(shard)
         return found
 
+    def paths(self) -> list[str]:
+        """Of all files that it names, relative to it."""
+        return [self.tokenizer, *(shard.path for shard in self.shards)]
+
     def chunks_per_row(self, seq_len: int) -> int:
         """Chunks in a row of `seq_len`; `ManifestError` if it is not whole chunks."""
         if seq_len % self.chunk_tokens:
@@ -146,15 +150,24 @@ def load(path: Path) -> Manifest:
     """Reads a manifest; `ManifestError` if it is missing, of another version or not whole, or if a
     value in it cannot be."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ManifestError(
             f"{path.absolute()}: no such manifest; build the corpus first "
             "(python -m data_tools build), or start in the directory that its path is relative to"
         ) from None
+    except (OSError, ValueError) as e:
+        raise ManifestError(f"{path}: cannot be read as a manifest: {e}") from None
+    return parse(text, str(path))
+
+
+def parse(text: str, path: str) -> Manifest:
+    """A manifest from its text; `path` is for the `ManifestError`."""
+    try:
+        data = json.loads(text)
     except json.JSONDecodeError as e:
         raise ManifestError(f"{path}: not a manifest, JSON breaks at line {e.lineno}") from None
-    except (OSError, ValueError) as e:
+    except ValueError as e:
         raise ManifestError(f"{path}: cannot be read as a manifest: {e}") from None
     if not isinstance(data, dict):
         raise ManifestError(f"{path}: not a manifest, but a JSON {type(data).__name__}")
@@ -231,10 +244,18 @@ def _check(manifest: Manifest) -> None:
         )
     elif ends and (ends != sorted({end for end in ends if end}) or ends[-1] != 1):
         fault = f"mixture.stages end until={ends}: must be shares of the run, increasing up to 1"
+    elif outside := [path for path in manifest.paths() if not is_inside(path)]:
+        fault = f"{outside[0]!r}: is not a path below the manifest's directory"
     elif unweighed:
         fault = f"mixture.source_weights has no weight for {', '.join(unweighed)}"
     if fault:
         raise ManifestError(f"{fault}; {REMEDY}")
+
+
+def is_inside(path: str) -> bool:
+    """Whether it names a file below the directory that it is relative to, and is plainly so."""
+    parts = path.split("/")
+    return not {"", ".", ".."} & set(parts) and not set("\\:?#\0") & set(path)
 
 
 def check_files(manifest: Manifest, root: Path) -> None:

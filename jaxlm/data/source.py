@@ -4,8 +4,11 @@ Grain reads ahead along the order that `order.py` gives; it does not decide it. 
 T + 1 ids, T = seq_len.
 """
 
+import contextlib
 import functools
-from collections.abc import Generator, Mapping, Sequence
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,9 @@ import numpy as np
 from array_record.python.array_record_module import ArrayRecordReader
 
 from jaxlm.config import DataConfig
-from jaxlm.data import manifest as manifests
+from jaxlm.data.ahead import Ahead, check_room, window_bytes
+from jaxlm.data.cache import CacheConfig, Hold
+from jaxlm.data.files import Files, StoredFiles, open_files
 from jaxlm.data.manifest import Manifest, ManifestError, Shard, Split
 from jaxlm.data.order import Location, Order, Source, Stage
 from jaxlm.data.permutation import permute
@@ -31,22 +36,24 @@ READ_THREADS, READ_AHEAD = 4, 8
 """Threads that read, and batches ready or in work. For storage that takes milliseconds a read; from
 a warm cache one thread is as fast."""
 
+DEFAULT_CACHE = CacheConfig()
+
 
 class Shards:
     """Reads rows of the shards of one split."""
 
-    def __init__(self, manifest: Manifest, root: Path, split: Split, seq_len: int):
+    def __init__(self, manifest: Manifest, files: Files, split: Split, seq_len: int):
         """Checks sizes of all files; each is opened, and its records counted, when first read.
 
         Raises `ManifestError`.
         """
         self.chunks_per_row = manifest.chunks_per_row(seq_len)
         _check_no_twins(manifest)
-        manifests.check_files(manifest, root)
-        self.manifest, self.root, self.seq_len = manifest, root, seq_len
+        files.check(manifest)
+        self.manifest, self.files, self.seq_len = manifest, files, seq_len
         self.by_source: Mapping[str, list[Shard]] = manifest.sources(split)
         self.dtype = np.dtype(manifest.dtype).newbyteorder("<")
-        self._open = functools.lru_cache(OPEN_SHARDS)(functools.partial(_open_shard, root))
+        self.readers = _Readers(files)
 
     def rows_in(self, shard: Shard) -> int:
         """Whole rows of a shard."""
@@ -66,42 +73,73 @@ class Shards:
         ids = np.frombuffer(b"".join(records), self.dtype).reshape(len(rows), k, -1)
         if ids.max() >= self.manifest.vocab_size:
             raise ManifestError(
-                f"{self.root / shard.path}: id {ids.max()} in rows {list(rows)}, the vocabulary "
+                f"{self.files.name(shard)}: id {ids.max()} in rows {list(rows)}, the vocabulary "
                 f"has {self.manifest.vocab_size}; build the corpus again"
             )
         torn = np.flatnonzero((ids[:, :-1, -1] != ids[:, 1:, 0]).any(axis=1))
         if torn.size:
             raise ManifestError(
-                f"{self.root / shard.path}: the chunks of row {rows[torn[0]]} do not join: each "
+                f"{self.files.name(shard)}: the chunks of row {rows[torn[0]]} do not join: each "
                 "must start with the last token of the one before; build the corpus again"
             )
         return np.concatenate([ids[:, :, :-1].reshape(len(rows), -1), ids[:, -1, -1:]], axis=1)
 
     def _record(self, shard: Shard, record: int) -> bytes:
         try:
-            data = self._open(shard).read([record])[0]
+            data = self.readers(shard).read([record])[0]
         except RuntimeError as e:
             raise ManifestError(
-                f"{self.root / shard.path}: record {record} is damaged: {e}; restore the shard, "
+                f"{self.files.name(shard)}: record {record} is damaged: {e}; restore the shard, "
                 "or build the corpus again"
             ) from None
         size = (self.manifest.chunk_tokens + 1) * self.dtype.itemsize
         if len(data) != size:
             raise ManifestError(
-                f"{self.root / shard.path}: record {record} has {len(data)} bytes, "
+                f"{self.files.name(shard)}: record {record} has {len(data)} bytes, "
                 f"chunk_tokens={self.manifest.chunk_tokens} of {self.manifest.dtype} take {size}; "
                 "build the corpus again"
             )
         return data
 
 
-def _open_shard(root: Path, shard: Shard) -> ArrayRecordReader:
-    path = root / shard.path
+class _Readers:
+    """Open shards, those last used, each held as long."""
+
+    def __init__(self, files: Files):
+        self._files, self._lock = files, threading.Lock()
+        self._open: OrderedDict[Shard, tuple[ArrayRecordReader, Hold]] = OrderedDict()
+
+    def __call__(self, shard: Shard) -> ArrayRecordReader:
+        with self._lock:
+            if shard in self._open:
+                self._open.move_to_end(shard)
+                return self._open[shard][0]
+        hold = self._files.hold(shard, self._close_oldest)
+        reader = _open_shard(hold.path, self._files.name(shard), shard)
+        with self._lock:
+            self._open[shard] = reader, hold
+            while len(self._open) > OPEN_SHARDS:
+                self._open.popitem(last=False)
+        return reader
+
+    def keep(self, wanted: Callable[[Shard], bool]) -> None:
+        """Closes all but the wanted ones."""
+        with self._lock:
+            for shard in [shard for shard in self._open if not wanted(shard)]:
+                del self._open[shard]
+
+    def _close_oldest(self) -> bool:
+        """False if none is open."""
+        with self._lock:
+            return bool(self._open and self._open.popitem(last=False))
+
+
+def _open_shard(path: Path, name: str, shard: Shard) -> ArrayRecordReader:
     reader = ArrayRecordReader(str(path), options="readahead_buffer_size:0,max_parallelism:0")
     # A damaged file opens all the same, with no records in it.
     if not reader.ok() or reader.num_records() != shard.chunks:
         raise ManifestError(
-            f"{path}: {reader.num_records()} readable records, the manifest says {shard.chunks}; "
+            f"{name}: {reader.num_records()} readable records, the manifest says {shard.chunks}; "
             "the shard is damaged: restore it or build the corpus again"
         )
     return reader
@@ -156,8 +194,26 @@ class TrainRows:
         return ids
 
     def stream(self, batches: Sequence[np.ndarray]) -> Generator[np.ndarray]:
-        """`rows` of each of these batches of positions, in turn, read ahead by Grain."""
-        return _read_ahead(self.rows, batches)
+        """`rows` of each of these batches of positions, in turn, read ahead by Grain.
+
+        Shards in an object store are fetched ahead of that.
+        """
+        files, rows = self.shards.files, _read_ahead(self.rows, batches)
+        if not isinstance(files, StoredFiles):
+            yield from rows
+            return
+        with (
+            Ahead(files, batches, self._shards_at, self.shards.readers.keep) as ahead,
+            contextlib.closing(rows),
+        ):
+            for i, ids in enumerate(rows):
+                ahead.reach(i)
+                yield ids
+
+    def _shards_at(self, positions: np.ndarray) -> list[Shard]:
+        where = self._locate(positions)
+        keys = zip(where.source.tolist(), where.shard.tolist(), strict=True)
+        return [self.shard(*key) for key in dict.fromkeys(keys)]
 
     def _locate(self, positions: np.ndarray) -> Location:
         plan, offset = np.divmod(positions, PLAN_ROWS)
@@ -207,12 +263,15 @@ class HeldOutRows:
         return _read_ahead(self.rows, batches)
 
 
-def open_train(data: DataConfig, stages: Sequence[Stage]) -> TrainRows:
+def open_train(
+    data: DataConfig, stages: Sequence[Stage], cache: CacheConfig = DEFAULT_CACHE
+) -> TrainRows:
     """The training rows of `data.manifest`; no stages take each source by its number of rows.
 
-    `ManifestError` for files and manifest, `OrderError` for stages that do not fit the sources.
+    `ManifestError` for files and manifest, `OrderError` for stages that do not fit the sources,
+    `EnvironmentProblem` for a cache that is too small.
     """
-    shards = _open(data, "train")
+    shards = _open(data, "train", cache)
     row_bytes = shards.seq_len * shards.dtype.itemsize
     sources = {
         name: Source(
@@ -226,12 +285,16 @@ def open_train(data: DataConfig, stages: Sequence[Stage]) -> TrainRows:
             _check_rows(f"source {name!r}", sum(source.shard_rows), shards)
         weights = tuple((name, float(sum(source.shard_rows))) for name, source in sources.items())
         stages = [Stage(None, weights)]
-    return TrainRows(shards, Order(sources, stages, data.seed, data.block_rows))
+    rows = TrainRows(shards, Order(sources, stages, data.seed, data.block_rows))
+    if isinstance(shards.files, StoredFiles):
+        used = {name for stage in stages for name, weight in stage.weights if weight}
+        _check_room(shards, shards.files, {name: sources[name].window_rows for name in used})
+    return rows
 
 
-def open_heldout(data: DataConfig) -> dict[str, HeldOutRows]:
+def open_heldout(data: DataConfig, cache: CacheConfig = DEFAULT_CACHE) -> dict[str, HeldOutRows]:
     """Type -> its held-out rows; `ManifestError` if a type has held-out text but not one row."""
-    shards = _open(data, "heldout")
+    shards = _open(data, "heldout", cache)
     by_type: dict[str, list[Shard]] = {}
     for listed in shards.by_source.values():
         for shard in listed:
@@ -241,12 +304,24 @@ def open_heldout(data: DataConfig) -> dict[str, HeldOutRows]:
     return {name: HeldOutRows(shards, by_type[name]) for name in sorted(by_type)}
 
 
-def _open(data: DataConfig, split: Split) -> Shards:
-    path = Path(data.manifest)
-    shards = Shards(manifests.load(path), path.parent, split, data.seq_len)
+def _open(data: DataConfig, split: Split, cache: CacheConfig) -> Shards:
+    manifest, files = open_files(data.manifest, cache)
+    shards = Shards(manifest, files, split, data.seq_len)
     if split == "train" and not shards.by_source:
-        raise ManifestError(f"{path}: has no training shards; build the corpus again")
+        raise ManifestError(f"{data.manifest}: has no training shards; build the corpus again")
     return shards
+
+
+def _check_room(shards: Shards, files: StoredFiles, window_rows: Mapping[str, int]) -> None:
+    """`window_rows`: of the sources that are used."""
+    windows, largest = 0, 0
+    for name, rows in window_rows.items():
+        listed = [shard for shard in shards.by_source[name] if shards.rows_in(shard)]
+        row_bytes = max(shard.file_bytes / shards.rows_in(shard) for shard in listed)
+        windows += window_bytes(listed, row_bytes, rows)
+        largest = max(largest, *(shard.file_bytes for shard in listed))
+    heldout = shards.manifest.sources("heldout").values()
+    check_room(files, windows, sum(s.file_bytes for listed in heldout for s in listed), largest)
 
 
 def _check_rows(what: str, rows: int, shards: Shards) -> None:

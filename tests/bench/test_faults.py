@@ -11,7 +11,13 @@ def test_what_is_not_as_promised_is_lost_and_said():
         with outcome.trying(2):
             assert promised, "not as promised"
     assert (outcome.tried, outcome.survived, outcome.lost) == (4, 2, 2)
-    assert outcome.notes == ["LOST: not as promised"]
+    with outcome.afterwards():
+        pass
+    assert outcome.survived == 2
+    with outcome.afterwards():
+        raise AssertionError("other bits\nin head")
+    assert (outcome.tried, outcome.survived, outcome.lost) == (4, 0, 4)
+    assert outcome.notes == ["LOST: not as promised", "LOST: other bits"]
 
 
 def test_the_page_tells_losses():

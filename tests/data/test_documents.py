@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from jaxlm.data.cache import CacheConfig
 from jaxlm.data.documents import (
     SCHEMA,
     TABLE,
@@ -18,6 +19,7 @@ from jaxlm.data.documents import (
     read_table,
     shard_of,
 )
+from jaxlm.data.files import StoredFiles
 from jaxlm.data.manifest import (
     VERSION,
     Manifest,
@@ -26,7 +28,9 @@ from jaxlm.data.manifest import (
     Packing,
     Shard,
     Split,
+    sha256,
 )
+from tests.stores import put_tree
 
 SALT = "order"
 SHARDS = 3
@@ -249,3 +253,15 @@ def test_the_order_does_not_move():
     """Where every document of every corpus lies hangs on this: it may not change."""
     assert order_key(bytes(range(16)), "order") == 0x455199E286A0F298
     assert [shard_of(k, 3) for k in (0, 2**64 // 3, 2**64 // 3 + 1, 2**64 - 1)] == [0, 0, 1, 2]
+
+
+def test_tables_of_an_object_store(s3, corpus, tmp_path):
+    url = put_tree(s3, "tables", corpus.root)
+    summed = tuple(
+        replace(s, table_sha256=sha256((corpus.root / s.path).with_name(TABLE)))
+        for s in corpus.shards
+    )
+    files = StoredFiles(url, CacheConfig(directory=str(tmp_path)))
+    fetched = Documents(Path(), replace(corpus.manifest, shards=summed), files.table)
+    for id in corpus.ids[::50]:
+        assert fetched.by_id(id.hex()) == corpus.documents.by_id(id.hex()) != []

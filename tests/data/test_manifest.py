@@ -145,3 +145,18 @@ def test_what_is_no_manifest(tmp_path, text, message):
     (tmp_path / "x.json").write_text(text)
     with pytest.raises(ManifestError, match=rf"x\.json: {message}"):
         manifests.load(tmp_path / "x.json")
+
+
+@pytest.mark.parametrize(
+    "path", ["../other/x", "a/../../x", "/etc/passwd", "s3://bucket/x", "a//b", "./a", "", "a\\b"]
+)
+@pytest.mark.parametrize("field", ["tokenizer", "shard"])
+def test_a_path_that_may_leave_the_corpus_is_refused(tmp_path, path, field):
+    whole = manifests.load(make_corpus(tmp_path / "corpus", {"web": [3]}))
+    if field == "tokenizer":
+        edited = replace(whole, tokenizer=path)
+    else:
+        edited = replace(whole, shards=(replace(whole.shards[0], path=path),))
+    manifests.save(edited, tmp_path / "manifest.json")
+    with pytest.raises(ManifestError, match="is not a path below the manifest's directory"):
+        manifests.load(tmp_path / "manifest.json")

@@ -22,13 +22,14 @@ MESH = {"data": 2, "fsdp": 4, "tensor": 1}
 
 @pytest.mark.system
 @pytest.mark.parametrize("name", TARGETS)
-def test_the_compiler_knows_every_option(name):
+def test_the_compiler_knows_every_option(name, tmp_path):
     devices = target.parse(name).devices()
     options = compiler.options(devices[0])
     split = NamedSharding(Mesh(np.array(devices), ("all",)), P("all"))
     x = jax.ShapeDtypeStruct((len(devices) * 8, 128), jnp.float32, sharding=split)
     lowered = jax.jit(lambda x: 2 * x).lower(x)
     assert lowered.compile(compiler_options=options)
+    assert lowered.compile(compiler_options=compiler.options(devices[0], tmp_path))
     with pytest.raises(jax.errors.JaxRuntimeError, match="No such compile option"):
         lowered.compile(compiler_options={**options, "xla_not_an_option": True})
 

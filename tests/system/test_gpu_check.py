@@ -25,6 +25,8 @@ def test_the_gpu_check_runs_on_a_cpu_and_writes_its_results(tmp_path):
     assert measured["step_s"] > 0 and measured["predicted_bytes"] > 0
     assert measured["unknown_options"] == [] and len(measured["losses"]) == 3
     assert all(4 < loss < 9 for loss in measured["losses"])  # about ln 500
+    one, other = found["deterministic"]
+    assert one["losses"] == other["losses"] == measured["losses"]  # of a CPU
     errors = found["compare"]["errors"]["reference"]
     assert found["compare"]["documents"] > 2 and all(1e-4 < e < 0.02 for e in errors.values())
     table = (tmp_path / "gpu.md").read_text()

@@ -68,53 +68,83 @@ def test_one_of_two_killed(tmp_path, config, two):
     runs.assert_same(runs.state(tmp_path), runs.state(two))
 
 
-@pytest.mark.parametrize("stopped", [0, 1])
-def test_one_of_two_stopped(tmp_path, config, two, stopped):
-    """The other names it and ends both; the launcher starts again."""
-    log, other = tmp_path / "log", 1 - stopped
+LOST = (
+    r"jaxlm train: the run has lost a process; process {} \(.+\) has not been heard of for \d+ s; "
+    r"it was at step \d+ in (data|step|save|evaluate)"
+)
+
+
+def test_one_of_two_stopped(tmp_path, config, two):
+    """The other names it and ends; the launcher ends both, and starts again."""
+    log = tmp_path / "log"
     command = runs.launch(config, tmp_path, runs.SLOWLY, "watch.heartbeat_seconds=10")
     with runs.running(command, log) as launcher:
-        runs.wait_until(lambda: len(runs.committed(tmp_path)) >= 2, launcher)
-        os.kill(process(launcher, stopped), signal.SIGSTOP)
+        runs.wait_until(lambda: len(runs.committed(tmp_path)) >= 1, launcher)
+        os.kill(process(launcher, 1), signal.SIGSTOP)
         assert launcher.wait(runs.PATIENCE_S) == 0
-    said = re.findall(r"^launch: .*", log.read_text(), re.M)
-    assert said[0].startswith(f"launch: process {other} ended with exit code 75 (start me again)")
-    assert f"process {stopped} was killed by SIGKILL" in said[1]
-    why = rf"jaxlm train: the run has lost a process; process {stopped} \(.+\) has not been heard "
-    assert re.search(
-        rf"{why}of for \d+ s; it was at step \d+ in (data|step|save|eval)", log.read_text()
-    )
-    stacks = (tmp_path / "logs" / f"stacks-{other}.txt").read_text()
+    output = log.read_text()
+    assert re.search(LOST.format(1), output)
+    said = re.findall(r"^launch: .*", output, re.M)
+    assert said[0].startswith("launch: process 0 ended with exit code 75 (start me again)")
+    assert "process 1 was killed by SIGKILL" in said[1]
+    assert sum("starting again in" in line for line in said) == 1
+    stacks = (tmp_path / "logs" / "stacks-0.txt").read_text()
     assert "the run has lost a process" in stacks and "jaxlm/train.py" in stacks
-    assert workdirs.history(tmp_path)[1].step >= 2 * runs.SAVE_EVERY
+    assert workdirs.history(tmp_path)[1].step >= runs.SAVE_EVERY
     runs.assert_same(runs.state(tmp_path), runs.state(two))
 
 
-def test_a_peer_that_dies_where_no_launcher_sees_it(tmp_path, config):
-    """As on another host: the survivor is told of it, and asks for a new start."""
+def test_the_coordinator_stopped(tmp_path, config):
+    """The others see for themselves that it is silent."""
+    log = tmp_path / "log"
+    command = runs.launch(config, tmp_path, runs.SLOWLY, "watch.heartbeat_seconds=10")
+    with runs.running(command, log) as launcher:
+        runs.wait_until(runs.says(log, "step     12/"), launcher)
+        os.kill(process(launcher, 0), signal.SIGSTOP)
+        runs.wait_until(lambda: re.search(LOST.format(0), log.read_text()) is not None, launcher)
+
+
+def free_place() -> list[str]:
+    """Flags of two processes that no launcher starts."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    place = [f"--coordinator=127.0.0.1:{port}", "--bind=127.0.0.1", "--processes=2"]
-    overrides = (runs.SLOWLY, "watch.heartbeat_seconds=8")
-    command, log = runs.train(config, tmp_path / "run", *overrides), tmp_path / "0.log"
+    return [f"--coordinator=127.0.0.1:{port}", "--bind=127.0.0.1", "--processes=2"]
+
+
+def test_one_that_fails_alone_keeps_its_exit_code(tmp_path, config):
+    """The other cannot know of the directory in use, and is told."""
+    workdir, place = tmp_path / "run", free_place()
+    workdir.mkdir()
+    command = [*runs.train(config, workdir), *place]
+    with (
+        (workdir / "lock").open("a") as file,
+        runs.running([*command, "--process=0"], tmp_path / "0.log") as zero,
+        runs.running([*command, "--process=1"], tmp_path / "1.log") as one,
+    ):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert (zero.wait(runs.PATIENCE_S), one.wait(runs.PATIENCE_S)) == (78, 75)
+    assert re.search(
+        r"process 0 \(.+\) has failed: .+ is training there", (tmp_path / "1.log").read_text()
+    )
+
+
+def test_one_that_dies_where_no_launcher_sees_it(tmp_path, config):
+    """As on another host: the survivor names it, and asks for a new start."""
+    command = [*runs.train(config, tmp_path / "run", runs.SLOWLY, "watch.heartbeat_seconds=8")]
+    log, place = tmp_path / "0.log", free_place()
     with (
         runs.running([*command, *place, "--process=0"], log) as zero,
         runs.running([*command, *place, "--process=1"], tmp_path / "1.log") as one,
     ):
         runs.kill_when(one, runs.says(log, "step     12/"))
         assert zero.wait(runs.PATIENCE_S) == 75
-    assert "process 1 (" in log.read_text() and "has not been heard of for" in log.read_text()
+    assert re.search(r"process 1 \(.+\) has not been heard of for", log.read_text())
 
 
-def test_a_peer_that_never_comes(tmp_path, config):
-    log = tmp_path / "log"
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    place = [f"--coordinator=127.0.0.1:{port}", "--bind=127.0.0.1", "--processes=2", "--process=0"]
+def test_one_that_never_comes(tmp_path, config):
     command = runs.train(config, tmp_path / "run", "watch.barrier_minutes=0.05")
-    code, output = runs.finish([*command, *place], log)
+    code, output = runs.finish([*command, *free_place(), "--process=0"], tmp_path / "log")
     assert code == 75
     assert "1 of 2 processes did not come within 3 s: 1. Here are: 0" in output
 
@@ -159,11 +189,7 @@ def test_no_process_outlives_a_killed_launcher(tmp_path, config):
 
 def test_hosts_that_differ(tmp_path, config):
     """Two processes that no launcher started, one with another learning rate."""
-    with socket.socket() as s:
-        s.bind(("localhost", 0))
-        coordinator = f"--coordinator=localhost:{s.getsockname()[1]}"
-    first = runs.train(config, tmp_path / "run")
-    place = [coordinator, "--processes=2"]
+    first, place = runs.train(config, tmp_path / "run"), free_place()
     with (
         runs.running([*first, *place, "--process=0"], tmp_path / "0.log") as zero,
         runs.running(

@@ -1,0 +1,122 @@
+"""Shards of an object store, fetched before the rows in them are wanted.
+
+The order says which rows come next, so a thread looks a stretch ahead of the batch in use and
+fetches the shards that it finds there, the next first. It also closes those that are behind, so
+that the cache may delete them. What fails here is not said: whoever wants the shard tries again.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Self
+
+import numpy as np
+
+from jaxlm.data.cache import GB
+from jaxlm.data.files import StoredFiles
+from jaxlm.data.manifest import Shard
+from jaxlm.errors import EnvironmentProblem
+
+LOOK_ROWS = 1 << 18
+"""Rows of this process that are looked through ahead of the batch in use: 0.1 s of one core."""
+READS = 4
+"""Files fetched at once; each may come over several connections."""
+
+
+class Ahead:
+    """Fetches for one stream of batches; a context manager."""
+
+    def __init__(
+        self,
+        files: StoredFiles,
+        batches: Sequence[np.ndarray],
+        shards_at: Callable[[np.ndarray], Iterable[Shard]],
+        keep_open: Callable[[Callable[[Shard], bool]], None],
+    ):
+        """`shards_at`: those of some positions; `keep_open`: closes all but the ones it is told."""
+        self._files, self._batches, self._shards_at = files, batches, shards_at
+        self._keep_open = keep_open
+        self._reached, self._closed = 0, 0
+        self._last: dict[str, int] = {}
+        """Path of a shard -> the last batch that is known to need it."""
+        self._first: dict[str, int] = {}
+        """The same of the first, for what is fetched ahead."""
+        self._moved, self._stopped = threading.Condition(), False
+        self._reads = threading.Semaphore(READS)
+        self._thread = threading.Thread(target=self._run, name="jaxlm-ahead", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        with self._moved:
+            self._stopped = True
+            self._moved.notify()
+        self._thread.join()
+
+    def reach(self, batch: int) -> None:
+        """Says which batch is in use."""
+        with self._moved:
+            self._reached = batch
+            self._moved.notify()
+
+    def _run(self) -> None:
+        # Whatever goes wrong here goes wrong again where the rows are wanted, and is said there.
+        with contextlib.suppress(Exception):
+            for i in range(len(self._batches)):
+                positions = self._batches[i]
+                look = LOOK_ROWS // max(len(positions), 1)
+                if not self._wait(lambda i=i, look=look: i - self._reached <= look):
+                    return
+                for shard in self._shards_at(positions):
+                    if self._last.get(shard.path, -1) < self._reached:  # not known to be needed
+                        self._first[shard.path] = i
+                        if not self._wait(lambda: self._outstanding() <= self._files.ahead):
+                            return
+                        # A daemon: a fetch that goes on does not keep a process from ending.
+                        threading.Thread(target=self._fetch, args=(shard,), daemon=True).start()
+                    self._last[shard.path] = i
+
+    def _wait(self, until: Callable[[], bool]) -> bool:
+        """Meanwhile closes what is behind; false if the stream has ended."""
+        with self._moved:
+            while not self._stopped:
+                if self._reached > self._closed:
+                    self._closed = self._reached
+                    self._keep_open(lambda shard: self._last.get(shard.path, -1) >= self._reached)
+                if until():
+                    return True
+                self._moved.wait()
+        return False
+
+    def _outstanding(self) -> int:
+        self._first = {path: i for path, i in self._first.items() if i > self._reached}
+        return len(self._first)
+
+    def _fetch(self, shard: Shard) -> None:
+        with self._reads, contextlib.suppress(Exception):
+            if not self._stopped:
+                self._files.cache.fetch(self._files.stored(shard))
+
+
+def window_bytes(shards: Sequence[Shard], row_bytes: float, window_rows: int) -> int:
+    """What the shards of a source that are in use at once take, at most.
+
+    Rows come from one shuffle window, and near its end from the next: of the shards that these
+    touch, all but the first and the last lie inside them. `row_bytes`: at most, of a file.
+    """
+    largest = sorted((shard.file_bytes for shard in shards), reverse=True)
+    return min(sum(largest), sum(largest[:2]) + int(2 * window_rows * row_bytes))
+
+
+def check_room(files: StoredFiles, windows: int, heldout: int, largest: int) -> None:
+    """`EnvironmentProblem` if the cache cannot hold what is in use at once, and one shard more."""
+    need = windows + heldout + largest
+    if need > files.cache.limit:
+        raise EnvironmentProblem(
+            f"config.cache.max_gb={files.cache.limit / GB:.3g}: the shards in use at once take up "
+            f"to {windows / GB:.3g} GB, the held-out ones {heldout / GB:.3g}, the next one "
+            f"{largest / GB:.3g}; raise it to {need / GB:.3g} at least, or lower "
+            "config.data.shuffle_window"
+        )
