@@ -14,7 +14,18 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from jaxlm import cluster, evaluate, metrics, notices, optim, resume, rollback, saving, state, workdir
+from jaxlm import (
+    cluster,
+    evaluate,
+    metrics,
+    notices,
+    optim,
+    resume,
+    rollback,
+    saving,
+    state,
+    workdir,
+)
 from jaxlm import mesh as mesh_lib
 from jaxlm import run as run_lib
 from jaxlm.activity import HERE, Activity
