@@ -9,11 +9,14 @@ import sys
 import time
 from dataclasses import replace
 
+from jaxlm import platforms
+
 DEVICES, ROUNDS = 2, 7
 
 
 def main() -> int:
     """Prints the table."""
+    platforms.choose()
     os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={DEVICES}"
     import jax
 

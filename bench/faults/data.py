@@ -46,7 +46,7 @@ from jaxlm import cli
 from jaxlm.data.source import TrainRows
 rows = TrainRows.rows
 def slowly(*args):
-    time.sleep(0.5)
+    time.sleep(2)
     return rows(*args)
 TrainRows.rows = slowly
 sys.exit(cli.main(sys.argv[1:]))
@@ -54,15 +54,16 @@ sys.exit(cli.main(sys.argv[1:]))
 
 
 def slow_shard(place: Place) -> Outcome:
-    """Reads of rows that wait, in a process that the trainer does not know to be slow."""
+    """Reads of rows that wait, longer than the reading ahead can make up for."""
     outcome, workdir = Outcome(), place.root / "run"
-    whole = place.undisturbed(place.small, *PLAIN)
-    command = runs.train(place.small, workdir, *PLAIN)
+    short = (*PLAIN, "train.end=60 steps")
+    whole = place.undisturbed(place.small, *short)
+    command = runs.train(place.small, workdir, *short)
     with outcome.trying():
         output = place.finish([sys.executable, "-c", SLOW, *command[3:]], "run")
         shares = [float(share) for share in re.findall(r"data +([\d.]+)%", output)]
         assert shares and sum(shares) > 20 * len(shares), f"data: {shares} % of the time"
-        runs.assert_same(runs.state(workdir), runs.state(whole))
+        runs.assert_same(runs.state(workdir, 60), runs.state(whole, 60))
         outcome.notes.append(f"{sum(shares) / len(shares):.0f}% of the time is data's")
     return outcome
 

@@ -87,7 +87,7 @@ ROWS: dict[str, Row] = {
     ),
     "slow-shard": Row(
         data.slow_shard, 1,
-        "Every read of rows takes 0.5 s more. Survived: the same bits, "
+        "Every read of rows takes 2 s more. Survived: the same bits, "
         "and the lines of the log show that it is data that is waited for",
     ),
     "vanished-data": Row(

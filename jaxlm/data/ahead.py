@@ -12,7 +12,7 @@ from typing import Self
 
 import numpy as np
 
-from jaxlm.data.cache import GB
+from jaxlm.data.cache import GB, CacheFull
 from jaxlm.data.files import StoredFiles
 from jaxlm.data.manifest import Shard
 from jaxlm.errors import EnvironmentProblem
@@ -32,10 +32,12 @@ class Ahead:
         batches: Sequence[np.ndarray],
         shards_at: Callable[[np.ndarray], Iterable[Shard]],
         keep_open: Callable[[Callable[[Shard], bool]], None],
+        shards: int,
     ):
-        """`shards_at`: those of some positions; `keep_open`: closes all but the ones it is told."""
+        """`shards_at`: those of some positions; `keep_open`: closes all but the ones it is told;
+        `shards`: so many ahead, see `room_ahead`."""
         self._files, self._batches, self._shards_at = files, batches, shards_at
-        self._keep_open = keep_open
+        self._keep_open, self._shards = keep_open, shards
         self._reached, self._closed = 0, 0
         self._last: dict[str, int] = {}
         """Path of a shard -> the last batch that is known to need it."""
@@ -52,14 +54,14 @@ class Ahead:
     def __exit__(self, *exc: object) -> None:
         with self._moved:
             self._stopped = True
-            self._moved.notify()
+            self._moved.notify_all()
         self._thread.join()
 
     def reach(self, batch: int) -> None:
         """Says which batch is in use."""
         with self._moved:
             self._reached = batch
-            self._moved.notify()
+            self._moved.notify_all()
 
     def _run(self) -> None:
         # Whatever goes wrong here goes wrong again where the rows are wanted, and is said there.
@@ -72,10 +74,10 @@ class Ahead:
                 for shard in self._shards_at(positions):
                     if self._last.get(shard.path, -1) < self._reached:  # not known to be needed
                         self._first[shard.path] = i
-                        if not self._wait(lambda: self._outstanding() <= self._files.ahead):
+                        if not self._wait(lambda: self._outstanding() <= self._shards):
                             return
                         # A daemon: a fetch that goes on does not keep a process from ending.
-                        threading.Thread(target=self._fetch, args=(shard,), daemon=True).start()
+                        threading.Thread(target=self._fetch, args=(shard, i), daemon=True).start()
                     self._last[shard.path] = i
 
     def _wait(self, until: Callable[[], bool]) -> bool:
@@ -94,10 +96,17 @@ class Ahead:
         self._first = {path: i for path, i in self._first.items() if i > self._reached}
         return len(self._first)
 
-    def _fetch(self, shard: Shard) -> None:
-        with self._reads, contextlib.suppress(Exception):
-            if not self._stopped:
-                self._files.cache.fetch(self._files.stored(shard))
+    def _fetch(self, shard: Shard, batch: int) -> None:
+        """Until it is here, or its batch is, whose reader then fetches it."""
+        with contextlib.suppress(Exception):
+            while not self._stopped and self._reached <= batch:
+                try:
+                    with self._reads:
+                        self._files.cache.fetch(self._files.stored(shard))
+                    return
+                except CacheFull:  # until some that are behind are closed
+                    with self._moved:
+                        self._moved.wait(1.0)
 
 
 def window_bytes(shards: Sequence[Shard], row_bytes: float, window_rows: int) -> int:
@@ -110,13 +119,18 @@ def window_bytes(shards: Sequence[Shard], row_bytes: float, window_rows: int) ->
     return min(sum(largest), sum(largest[:2]) + int(2 * window_rows * row_bytes))
 
 
-def check_room(files: StoredFiles, windows: int, heldout: int, largest: int) -> None:
-    """`EnvironmentProblem` if the cache cannot hold what is in use at once, and one shard more."""
-    need = windows + heldout + largest
-    if need > files.cache.limit:
+def room_ahead(files: StoredFiles, windows: int, heldout: int, largest: int) -> int:
+    """Shards that may be fetched ahead: as configured, or as many as there is room for.
+
+    Bytes of the shards in use at once, of the held-out ones, of the largest. `EnvironmentProblem`
+    if the cache cannot hold the first two and one shard more.
+    """
+    room, need = files.cache.limit - windows - heldout, windows + heldout + largest
+    if room < largest:
         raise EnvironmentProblem(
             f"config.cache.max_gb={files.cache.limit / GB:.3g}: the shards in use at once take up "
             f"to {windows / GB:.3g} GB, the held-out ones {heldout / GB:.3g}, the next one "
             f"{largest / GB:.3g}; raise it to {need / GB:.3g} at least, or lower "
             "config.data.shuffle_window"
         )
+    return min(files.ahead, room // largest)

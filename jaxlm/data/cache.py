@@ -43,7 +43,7 @@ class CacheConfig:
     max_gb: float = free(100.0)
     """Its size at most, in 10^9 bytes; what was used longest ago is deleted first."""
     ahead: int = free(4)
-    """Shards that are fetched before they are needed."""
+    """Shards that are fetched before they are needed, if there is room."""
 
     def __post_init__(self) -> None:
         if self.max_gb <= 0:
@@ -99,14 +99,19 @@ class Cache:
                 found = self._hold(file)
                 if found is not None:
                     return found
-            self.fetch(file, let_go)
+            self.fetch(file, let_go, self._patience_s)
 
-    def fetch(self, file: Stored, let_go: Callable[[], bool] = lambda: False) -> None:
+    def fetch(
+        self,
+        file: Stored,
+        let_go: Callable[[], bool] = lambda: False,
+        patience_s: float = 0.0,
+    ) -> None:
         """Sees to it that the file is here.
 
-        `let_go` drops a hold of this process that it can do without; false if there is none. Raises
-        `CacheFull` if it does not help, `UserError` if what comes is not the file, and what
-        `storage.tried` does.
+        `let_go` drops a hold of this process that it can do without; false if there is none. If it
+        does not help, other processes have `patience_s` to let go of theirs; then `CacheFull`.
+        Raises `UserError` if what comes is not the file, and what `storage.tried` does.
         """
         path, part = self._path(file), self._part(file)
         with _locked(path.with_name(path.name + ".lock")):
@@ -114,11 +119,11 @@ class Cache:
                 os.utime(path)  # it is wanted, and so not the next to be deleted
                 return
             part.unlink(missing_ok=True)  # of a process that was killed
-            deadline_s = time.monotonic() + self._patience_s
+            deadline_s = time.monotonic() + patience_s
             while (full := self._reserve(file, part, let_go)) is not None:
                 if time.monotonic() > deadline_s:
                     raise full
-                time.sleep(0.5)  # other processes let go of theirs too
+                time.sleep(0.1)
             try:
                 storage.download(file.url, part, lambda path: _check(path, file))
             except storage.Torn as e:

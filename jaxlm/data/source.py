@@ -16,7 +16,7 @@ import numpy as np
 from array_record.python.array_record_module import ArrayRecordReader
 
 from jaxlm.config import DataConfig
-from jaxlm.data.ahead import Ahead, check_room, window_bytes
+from jaxlm.data.ahead import Ahead, room_ahead, window_bytes
 from jaxlm.data.cache import CacheConfig, Hold
 from jaxlm.data.files import Files, StoredFiles, open_files
 from jaxlm.data.manifest import Manifest, ManifestError, Shard, Split
@@ -163,8 +163,9 @@ def _check_no_twins(manifest: Manifest) -> None:
 class TrainRows:
     """The rows of training, by position."""
 
-    def __init__(self, shards: Shards, order: Order):
-        self.shards, self.order = shards, order
+    def __init__(self, shards: Shards, order: Order, ahead: int = 0):
+        """`ahead`: shards of an object store that are fetched before they are needed."""
+        self.shards, self.order, self._ahead = shards, order, ahead
         self.seq_len = shards.seq_len
         self.vocab_size = shards.manifest.vocab_size
         self.bos_id, self.pad_id = shards.manifest.bos_id, shards.manifest.pad_id
@@ -203,7 +204,7 @@ class TrainRows:
             yield from rows
             return
         with (
-            Ahead(files, batches, self._shards_at, self.shards.readers.keep) as ahead,
+            Ahead(files, batches, self._shards_at, self.shards.readers.keep, self._ahead) as ahead,
             contextlib.closing(rows),
         ):
             for i, ids in enumerate(rows):
@@ -285,11 +286,12 @@ def open_train(
             _check_rows(f"source {name!r}", sum(source.shard_rows), shards)
         weights = tuple((name, float(sum(source.shard_rows))) for name, source in sources.items())
         stages = [Stage(None, weights)]
-    rows = TrainRows(shards, Order(sources, stages, data.seed, data.block_rows))
+    order, ahead = Order(sources, stages, data.seed, data.block_rows), 0
     if isinstance(shards.files, StoredFiles):
         used = {name for stage in stages for name, weight in stage.weights if weight}
-        _check_room(shards, shards.files, {name: sources[name].window_rows for name in used})
-    return rows
+        windows = {name: sources[name].window_rows for name in used}
+        ahead = _room_ahead(shards, shards.files, windows)
+    return TrainRows(shards, order, ahead)
 
 
 def open_heldout(data: DataConfig, cache: CacheConfig = DEFAULT_CACHE) -> dict[str, HeldOutRows]:
@@ -312,7 +314,7 @@ def _open(data: DataConfig, split: Split, cache: CacheConfig) -> Shards:
     return shards
 
 
-def _check_room(shards: Shards, files: StoredFiles, window_rows: Mapping[str, int]) -> None:
+def _room_ahead(shards: Shards, files: StoredFiles, window_rows: Mapping[str, int]) -> int:
     """`window_rows`: of the sources that are used."""
     windows, largest = 0, 0
     for name, rows in window_rows.items():
@@ -321,7 +323,8 @@ def _check_room(shards: Shards, files: StoredFiles, window_rows: Mapping[str, in
         windows += window_bytes(listed, row_bytes, rows)
         largest = max(largest, *(shard.file_bytes for shard in listed))
     heldout = shards.manifest.sources("heldout").values()
-    check_room(files, windows, sum(s.file_bytes for listed in heldout for s in listed), largest)
+    held_out = sum(shard.file_bytes for listed in heldout for shard in listed)
+    return room_ahead(files, windows, held_out, largest)
 
 
 def _check_rows(what: str, rows: int, shards: Shards) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.small_corpus import make_corpus
 from jaxlm import storage
 from jaxlm.config import DataConfig
 from jaxlm.data import manifest as manifests
@@ -16,7 +17,6 @@ from jaxlm.data.cache import GB, CacheConfig
 from jaxlm.data.files import open_files
 from jaxlm.data.manifest import ManifestError
 from jaxlm.errors import EnvironmentProblem
-from tests.corpus import make_corpus
 from tests.stores import Fault, Proxy, put, put_tree
 
 SOURCES = {"web": (40, 40, 40, 40), "code": (40, 40)}
@@ -83,7 +83,7 @@ def test_a_small_cache_is_never_exceeded_and_gives_the_same_rows(s3, tmp_path):
     url = f"{put_tree(s3, 'small', local.parent)}/manifest.json"
     sizes = [s.file_bytes for s in manifests.load(local).shards]
     directory = tmp_path / "cache"
-    cache = CacheConfig(directory=str(directory), max_gb=1e-9, ahead=1)
+    cache = CacheConfig(directory=str(directory), max_gb=1e-9, ahead=4)
     with pytest.raises(EnvironmentProblem, match="max_gb=1e-09: the shards in use at once") as e:
         source.open_train(config(url), (), cache)
     least = float(str(e.value).partition("raise it to ")[2].split()[0])

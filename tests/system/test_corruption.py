@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from bench import runs
 from jaxlm import corruption
 from jaxlm import workdir as workdirs
-from tests.system import runs
 
 pytestmark = pytest.mark.system
 

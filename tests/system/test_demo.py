@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.runs import wait_until
+from bench.runs import wait_until
 
 ROOT = Path(__file__).parents[2]
 PASSED_ON = ("PATH", "LANG", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")

@@ -2,8 +2,8 @@
 
 import pytest
 
+from bench import runs
 from tests.stores import SECRET, Fault, put_tree
-from tests.system import runs
 
 
 @pytest.mark.system

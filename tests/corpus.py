@@ -1,1 +1,0 @@
-from bench.small_corpus import *  # noqa: F403

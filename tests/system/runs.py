@@ -1,1 +1,0 @@
-from bench.runs import *  # noqa: F403
