@@ -138,8 +138,10 @@ def test_one_that_dies_where_no_launcher_sees_it(tmp_path, config):
         runs.running([*command, *place, "--process=1"], tmp_path / "1.log") as one,
     ):
         runs.kill_when(one, runs.says(log, "step     12/"))
-        assert zero.wait(runs.PATIENCE_S) == 75
-    assert re.search(r"process 1 \(.+\) has not been heard of for", log.read_text())
+        # On a busy machine JAX may abort while the others are being told: that counts as 75 too.
+        assert zero.wait(runs.PATIENCE_S) in (75, -signal.SIGABRT)
+    stacks = (tmp_path / "run" / "logs" / "stacks-0.txt").read_text()
+    assert re.search(r"process 1 \(.+\) has not been heard of for", stacks)
 
 
 def test_one_that_never_comes(tmp_path, config):
