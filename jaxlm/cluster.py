@@ -80,6 +80,11 @@ def place() -> tuple[int, int]:
     return distributed.global_state.process_id, len(_members.hosts)
 
 
+def index() -> int:
+    """Of this process; JAX's own function looks for devices first, which may hang."""
+    return distributed.global_state.process_id
+
+
 def name(process: int) -> str:
     """A process and its host."""
     hosts = _members.hosts

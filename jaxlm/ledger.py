@@ -27,8 +27,8 @@ PERIOD_SHARE = 1e-3
 """In between, so much of the attempt so far."""
 READ_LINES = 4000
 """Of more, not all are read: between two, steps are taken to have been equally long."""
-PATIENCE_S = 5.0
-"""How long an end waits for a file system that does not answer."""
+PATIENCE_S, LEAVE_S = 5.0, 0.3
+"""How long an end, and one at once, wait for a file system that does not answer."""
 
 _NAMED, _BEGINS = len('{"attempt": "01234567"'), '"begins": true'
 """The length of what names an attempt in a line, and what says that a loop begins."""
@@ -97,6 +97,12 @@ class Ledger:
         """What the attempt will have ended with, if nothing else comes."""
         self._end = why
 
+    def leave(self, why: str) -> None:
+        """The process is about to end at once; from any thread."""
+        if self._thread.is_alive():
+            self._lines.put(self._line(end=_first(why)))
+            self._thread.join(LEAVE_S)
+
     def __enter__(self) -> Self:
         if self._path is not None:
             self._lines.put(self._line())
@@ -109,8 +115,7 @@ class Ledger:
         if self._path is None:
             return
         if error is not None:
-            first = str(error).strip().partition("\n")[0]
-            self._end = f"{type(error).__name__}: {first}"[:300]
+            self._end = _first(f"{type(error).__name__}: {str(error).strip()}")
         self._lines.put(self._line(end=self._end or "ended"))
         self._thread.join(PATIENCE_S)
 
@@ -157,6 +162,11 @@ def _enough(texts: list[str]) -> Iterable[str]:
     for i, text in enumerate(texts):
         if i >= late or i % every == 0 or not parts[i - 1] == parts[i] == parts[i + 1]:
             yield text
+
+
+def _first(text: str) -> str:
+    """The first line, or as much as a table can bear."""
+    return text.partition("\n")[0][:300]
 
 
 def _as_data(line: Line) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from jaxlm import evaluate, metrics, notices, optim, resume, rollback, saving, state, workdir
+from jaxlm import cluster, evaluate, metrics, notices, optim, resume, rollback, saving, state, workdir
 from jaxlm import mesh as mesh_lib
 from jaxlm import run as run_lib
 from jaxlm.activity import HERE, Activity
@@ -49,13 +49,14 @@ def train(cfg: Config, directory: Path, options: Options, stop: Stop) -> int:
     Raises `UserError` for what the user must put right, all of it before the first compile.
     """
     workdir.check_writable(directory)
-    main = jax.process_index() == 0
+    main = cluster.index() == 0
+    ledger = Ledger(directory if main else None)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(watching(cfg.watch, directory, stop))
+        stack.enter_context(watching(cfg.watch, directory, stop, ledger.leave))
         notices.listen(cfg.watch, stop)
         if main:
             stack.enter_context(workdir.lock(directory))
-        ledger = stack.enter_context(Ledger(directory if main else None))
+        stack.enter_context(ledger)
         run = run_lib.prepare(cfg, directory)
         rollback.abandon_overtaken(run)
         checkpoints = contextlib.closing(run.checkpoints), contextlib.closing(run.snapshots)

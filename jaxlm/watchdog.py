@@ -250,8 +250,9 @@ class Watchdog:
 class Watch:
     """The watchdog of this process, in threads of its own."""
 
-    def __init__(self, cfg: WatchConfig, workdir: Path):
-        self._workdir = workdir
+    def __init__(self, cfg: WatchConfig, workdir: Path, last_word: Callable[[str], None]):
+        """`last_word`: takes why the process ends at once."""
+        self._workdir, self._last_word = workdir, last_word
         self._me, count = cluster.place()
         self._dog = Watchdog(cfg, self._me, count)
         self._board: Board | None = Store(self._me) if count > 1 else None
@@ -273,6 +274,7 @@ class Watch:
         if self._board is not None:
             self._now.set()
             time.sleep(0.3)
+        self._last_word(why)
         _leave(why)
 
     def fail(self, why: str) -> None:
@@ -316,6 +318,7 @@ class Watch:
             why = f"{why}\nThe stacks of all threads are in {path}"
             _write_stacks(path, verdict.why)
         self._wait_for_readers()
+        self._last_word(why)
         _leave(why)
 
     def _wait_for_readers(self) -> None:
@@ -342,12 +345,15 @@ def _leave(why: str) -> None:
 
 
 @contextlib.contextmanager
-def watching(cfg: WatchConfig, workdir: Path, stop: Stop) -> Iterator[None]:
+def watching(
+    cfg: WatchConfig, workdir: Path, stop: Stop, last_word: Callable[[str], None]
+) -> Iterator[None]:
     """Inside, the process is watched, and where it must end at once it tells the others why.
 
     A step that fails because another process is gone is no crash: it waits to be told which.
+    `last_word` takes why the process ends at once.
     """
-    watch, in_good_order = Watch(cfg, workdir), False
+    watch, in_good_order = Watch(cfg, workdir, last_word), False
     stop.end = watch.end
     try:
         yield

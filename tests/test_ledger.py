@@ -54,8 +54,19 @@ def test_what_ends_an_attempt_is_written_down(tmp_path):
     assert ledger.read(tmp_path)[-1].end == "ValueError: no good"
 
 
+def test_who_must_leave_at_once_says_why(tmp_path):
+    book = Ledger(tmp_path)
+    book.leave("nothing is written yet")
+    with book:
+        book.begin(0, 0)
+        book.leave("the run hangs: step may take 30 s\nThe stacks are elsewhere")
+        found = ledger.read(tmp_path)  # as the process would leave it
+    assert [line.end for line in found] == [None, None, "the run hangs: step may take 30 s"]
+
+
 def test_another_process_keeps_it():
     with Ledger(None) as book:
+        book.leave("why")
         book.begin(0, 0)
         book.at(1, 8)
         book.end(ledger.DONE)

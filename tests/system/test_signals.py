@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from bench import runs
-from jaxlm import status
+from jaxlm import goodput, ledger, status
 from jaxlm import workdir as workdirs
 
 pytestmark = pytest.mark.system
@@ -39,8 +39,11 @@ def test_asked_before_the_first_step(tmp_path, config):
         runs.wait_until(runs.says(log, "compiling"), process)
         process.terminate()
         assert process.wait(runs.PATIENCE_S) == 75
-    assert "SIGTERM before the first step: there is nothing to save" in log.read_text()
+    why = "SIGTERM before the first step: there is nothing to save"
+    assert why in log.read_text()
     assert runs.committed(tmp_path) == []
+    (attempt,) = goodput.of(ledger.read(tmp_path)).attempts
+    assert (attempt.end, attempt.last_step) == (why, 0)
 
 
 @pytest.mark.parametrize("twice", [True, False])
