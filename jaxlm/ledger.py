@@ -5,6 +5,7 @@ that is lost or torn loses nothing else. `jaxlm.goodput` adds up the lines of al
 """
 
 import contextlib
+import os
 import queue
 import secrets
 import threading
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple, Self
 
 from jaxlm import workdir
 from jaxlm.activity import HERE, Activity
+from jaxlm.errors import RESTART, UserError
 
 FILE = "ledger.jsonl"
 
@@ -70,7 +72,8 @@ class Line(NamedTuple):
 class Ledger:
     """Writes the lines of this process, from a thread of its own; `with` begins and ends it.
 
-    What cannot be written is left out: no training ends for it.
+    What cannot be written is left out: no training ends for it. A run that is refused is left as it
+    was.
     """
 
     def __init__(self, directory: Path | None):
@@ -79,7 +82,10 @@ class Ledger:
         self._attempt = secrets.token_hex(4)
         self._at: tuple[int | None, int | None] = None, None
         self._end: str | None = None
-        self._lines = queue.SimpleQueue[Line]()
+        self._lines = queue.SimpleQueue[Line | None]()
+        """None is the end, without a line."""
+        self._size = 0
+        """Bytes of the file before this attempt."""
         self._thread = threading.Thread(target=self._write, name="jaxlm-ledger", daemon=True)
 
     def begin(self, step: int, position: int) -> None:
@@ -105,6 +111,7 @@ class Ledger:
 
     def __enter__(self) -> Self:
         if self._path is not None:
+            self._size = self._path.stat().st_size if self._path.exists() else 0
             self._lines.put(self._line())
             self._thread.start()
         return self
@@ -114,10 +121,22 @@ class Ledger:
     ) -> None:
         if self._path is None:
             return
+        if _refused(error) and self._at[0] is None:
+            self._lines.put(None)
+            self._thread.join(PATIENCE_S)
+            self._forget()
+            return
         if error is not None:
             self._end = _first(f"{type(error).__name__}: {str(error).strip()}")
         self._lines.put(self._line(end=self._end or "ended"))
         self._thread.join(PATIENCE_S)
+
+    def _forget(self) -> None:
+        assert self._path is not None
+        with contextlib.suppress(OSError):
+            os.truncate(self._path, self._size)
+            if self._size == 0:
+                self._path.unlink()
 
     def _line(self, begins: bool = False, end: str | None = None) -> Line:
         spent = {name.value: round(s, 3) for name, s in HERE.spent().items() if s}
@@ -133,6 +152,8 @@ class Ledger:
                 line = self._lines.get(timeout=period_s)
             except queue.Empty:
                 line = self._line()
+            if line is None:
+                return
             age_s = line.age_s
             with contextlib.suppress(OSError):  # the next line says all of it
                 workdir.append_line(self._path, _as_data(line))
@@ -162,6 +183,10 @@ def _enough(texts: list[str]) -> Iterable[str]:
     for i, text in enumerate(texts):
         if i >= late or i % every == 0 or not parts[i - 1] == parts[i] == parts[i + 1]:
             yield text
+
+
+def _refused(error: BaseException | None) -> bool:
+    return isinstance(error, UserError) and error.exit_code != RESTART
 
 
 def _first(text: str) -> str:

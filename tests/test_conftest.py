@@ -41,6 +41,7 @@ def test_a_module_that_skips_itself_fails_in_ci(tmp_path):
 
 def run_pytest(directory: Path, ci: str) -> str:
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(directory)]
-    environment = {**os.environ, "CI": ci}
+    root = Path(__file__).parents[1]  # conftest.py imports from tests
+    environment = {**os.environ, "CI": ci, "PYTHONPATH": str(root)}
     done = subprocess.run(command, env=environment, cwd=directory, capture_output=True, text=True)
     return done.stdout

@@ -17,7 +17,7 @@ def test_lines_come_back(tmp_path, monkeypatch):
     with Ledger(tmp_path) as book:
         book.begin(0, 0)
         with HERE.during(Activity.STEP):
-            time.sleep(0.05)
+            time.sleep(0.06)  # written in milliseconds
             book.at(7, 56)
             book.begin(3, 24)
         book.end(ledger.DONE)
