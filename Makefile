@@ -6,7 +6,7 @@ PYTHON_IN_VENV = .venv/bin/python
 .PHONY: help env demo test test-system test-compilers lint faults bench bench-checkpoint bench-data plans clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
 
 env: ## .venv with Python 3.12 or 3.13 and the pinned packages (every target does it)
 	@sh setup.sh

@@ -22,7 +22,7 @@ class Activity(StrEnum):
     """Up to its loop: imports, other processes, checks, data, initial parameters."""
     RESTORE = "restore"
     COMPILE = "compile"
-    """Up to the end of the first step."""
+    """Of the step, up to handing over the first one."""
     DATA = "data"
     """Waiting for rows."""
     STEP = "step"

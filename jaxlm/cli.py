@@ -1,6 +1,6 @@
 """The `jaxlm` command: reads the command line, then imports what the command needs.
 
-Exit codes: 0 done; 75 stopped in good order, start me again; 2 wrong usage, config or data; 78
+Exit codes: 0 done; 75 start me again; 2 wrong usage, config or data; 78
 wrong environment. Anything else is a bug, with its traceback.
 """
 

@@ -76,13 +76,8 @@ def start(
 
 
 def place() -> tuple[int, int]:
-    """Which process this is, of how many; known before JAX has looked for devices."""
+    """Which process this is, of how many; known before JAX looks for devices, which may hang."""
     return distributed.global_state.process_id, len(_members.hosts)
-
-
-def index() -> int:
-    """Of this process; JAX's own function looks for devices first, which may hang."""
-    return distributed.global_state.process_id
 
 
 def name(process: int) -> str:

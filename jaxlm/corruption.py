@@ -5,7 +5,6 @@ the same calls, at positions that all come to. `replicas.json` in the work direc
 could be compared, and how far it was.
 """
 
-import json
 from typing import Any, NoReturn
 
 import jax
@@ -57,7 +56,7 @@ class Checks:
             self._verify_every = cfg.rows("corruption.verify_every")
         self._verify_next = verify_first
         self._agreed = self._verified = None
-        before = _read(run)
+        before = workdir.read_object(run.workdir / FILE) or {}  # for people, and written anew
         if before.get("agreed_at_step") is not None:
             self._agreed = min(before["agreed_at_step"], first_step)
         if before.get("verified_at_step") is not None:
@@ -195,13 +194,6 @@ class Checks:
         }
         with self._writer.going_on():
             workdir.write_json(self._run.workdir / FILE, found)
-
-
-def _read(run: Run) -> dict[str, Any]:
-    try:
-        return json.loads((run.workdir / FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}  # it is for people, and written anew
 
 
 def _to_host(tree: Any) -> Any:

@@ -15,7 +15,7 @@ class EnvironmentProblem(UserError):
 
 
 RESTART = 75
-"""Exit code of a run that stopped in good order and wants to be started again."""
+"""Exit code: start me again. Stopped as asked, hung, lost a process, or a store did not answer."""
 
 
 class PeerMissing(UserError):

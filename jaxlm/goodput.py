@@ -22,7 +22,7 @@ WORDS = {
     Activity.RESTORE: "restoring checkpoints",
     Activity.COMPILE: "compiling the step",
     Activity.DATA: "waiting for rows",
-    Activity.EVALUATE: "held-out loss, evidence",
+    Activity.EVALUATE: "held-out loss, evidence, checks of devices",
     Activity.SAVE: "steps waiting for saves",
     BETWEEN: "between attempts",
 }

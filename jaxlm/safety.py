@@ -95,9 +95,9 @@ class WatchConfig:
     """
 
     patience: float = free(10.0)
-    """No step for so many times the median step time is a hang;"""
+    """A step, or a wait for rows, is a hang after so many times the median step time,"""
     least_seconds: float = free(120.0)
-    """but not before so many seconds."""
+    """But never before so many seconds."""
     start_minutes: float = free(30.0)
     """Checks, data and initial parameters, each at most."""
     restore_minutes: float = free(60.0)
@@ -105,7 +105,7 @@ class WatchConfig:
     compile_minutes: float = free(90.0)
     """The first steps, until there are some to have a median of."""
     evaluate_minutes: float = free(60.0)
-    """One evaluation, or the norms of an event, compilation included."""
+    """One evaluation, the norms of an event, or one check of devices, compilation included."""
     save_minutes: float = free(60.0)
     """The part of a save that steps wait for; at the end of a run, all of it."""
     barrier_minutes: float = free(20.0)
@@ -143,5 +143,5 @@ class CorruptionConfig:
     of the state waits in host memory meanwhile. None never does."""
     deterministic: bool = recorded(False)
     """GPUs: only kernels that give the same bits each time, chosen once and kept in `autotune/` of
-    the work directory; slower. Without it, a step done twice may differ in good health. TPUs and
-    CPUs always give the same bits."""
+    the work directory; slower. Without it, a step done twice may differ in good health. CPUs give
+    the same bits without it, TPUs by their maker's word."""

@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from typing import NoReturn
 
 from jaxlm.errors import RESTART
 from jaxlm.safety import WatchConfig
@@ -22,9 +23,10 @@ AHEAD = (signal.SIGUSR1, signal.SIGUSR2)
 """As with Slurm's `--signal=USR1@90`."""
 
 
-def end_at_once(why: str) -> None:
+def end_at_once(why: str) -> NoReturn:
     """Ends the process whatever its threads are in, with exit code 75."""
-    print(f"{why}; exit code {RESTART}", file=sys.stderr, flush=True)
+    print(f"jaxlm train: {why}; exit code {RESTART}", file=sys.stderr, flush=True)
+    sys.stdout.flush()
     os._exit(RESTART)
 
 
@@ -52,7 +54,8 @@ class Stop:
         elif urgent and self._urgent == 2:
             self.end(f"{why} for the second time: ending without saving")
         if not self._asked.is_set():
-            line = f"{why}: saving after this step, within {grace_s:g} s; a second one ends at once"
+            twice = "a second one" if urgent else "SIGTERM or Ctrl-C, twice,"
+            line = f"{why}: saving after this step, within {grace_s:g} s; {twice} ends at once"
             print(line, file=sys.stderr, flush=True)
             self._asked.set()
         late = f"not saved within {grace_s:g} s of {why}: the checkpoint before is as it was"

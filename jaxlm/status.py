@@ -1,6 +1,5 @@
 """Where a run is, by the files of its work directory alone; nothing is written."""
 
-import json
 import math
 import os
 import statistics
@@ -71,8 +70,8 @@ class Status:
     """What is not known is None. Times are seconds since 1970, positions are rows."""
 
     state: State
-    process: int | None
-    """Number of the process that trains."""
+    pid: int | None
+    """Of the run's process 0, where one is there; 0 if it has not said it."""
     doing: str | None
     """As in `activity.Activity`."""
     heard: float | None
@@ -121,22 +120,22 @@ def of(directory: Path, now: float | None = None) -> Status:
 
     `now`: seconds since 1970, if it is not that of the clock.
     """
-    process, said, lines = workdir.holder(directory), _said(directory), ledger.read(directory)
-    if said is None and not lines and process is None:
+    pid, said, lines = workdir.holder(directory), _said(directory), ledger.read(directory)
+    if said is None and not lines and pid is None:
         raise UserError(f"--workdir={directory}: is no work directory; has a run started?")
     now = time.time() if now is None else now
-    found = goodput.of(lines, None if process is None else now) if lines else None
+    found = goodput.of(lines, None if pid is None else now) if lines else None
     cfg, skipped = _config(directory), skips.load(directory)
     at, end = _place(said, lines), cfg.end if cfg else said["end"] if said else 0
     metrics = _lines(directory / "metrics.jsonl", TAIL_BYTES)
     trained = [line for line in metrics if "loss" in line]
     full = _saved(directory / "checkpoints" / "full")
     snapshot = _saved(directory / "checkpoints" / "snapshots")
-    state = _state(process, said, found)
+    state = _state(pid, said, found)
     return Status(
         state=state,
-        process=process,
-        doing=lines[-1].doing if lines and process is not None else None,
+        pid=pid,
+        doing=lines[-1].doing if lines and pid is not None else None,
         heard=lines[-1].time if lines else None,
         step=at.step,
         position=at.position,
@@ -155,7 +154,7 @@ def of(directory: Path, now: float | None = None) -> Status:
         snapshot_due=_snapshot_due(cfg, snapshot, at) if cfg and state == "training" else None,
         events=_lines(directory / "events.jsonl"),
         skips=skipped,
-        replicas=_json(directory / "replicas.json"),
+        replicas=workdir.read_object(directory / "replicas.json"),
     )
 
 
@@ -182,16 +181,8 @@ def _data(value: Any) -> Any:
 
 def _said(directory: Path) -> dict[str, Any] | None:
     """`status.json`, if it is there and a run's; a damaged one is as good as none."""
-    found = _json(directory / "status.json")
+    found = workdir.read_object(directory / "status.json")
     return found if found and found.keys() >= {"state", "step", "position", "end"} else None
-
-
-def _json(path: Path) -> dict[str, Any] | None:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def _config(directory: Path) -> Config | None:
@@ -216,8 +207,8 @@ def _lines(path: Path, last_bytes: int | None = None) -> list[dict[str, Any]]:
     return workdir.parsed(text.splitlines())
 
 
-def _state(process: int | None, said: dict[str, Any] | None, found: Goodput | None) -> State:
-    if process is not None:
+def _state(pid: int | None, said: dict[str, Any] | None, found: Goodput | None) -> State:
+    if pid is not None:
         return "training"
     last = found.attempts[-1] if found else None
     end = said and said["state"]

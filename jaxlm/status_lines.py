@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from jaxlm.goodput import USEFUL, WORDS, Attempt, Goodput
+from jaxlm.goodput import LOST, USEFUL, WORDS, Attempt, Goodput
 from jaxlm.status import Due, Saved, Status
 
 ATTEMPTS, EVENTS = 8, 5
@@ -28,7 +28,7 @@ def of(status: Status, now: float) -> Iterator[str]:
 def _state(status: Status, now: float) -> str:
     heard = None if status.heard is None else _ago(now - status.heard)
     if status.state == "training":
-        at = f"process {status.process or '?'}, at {status.doing or 'its start'}"
+        at = f"pid {status.pid or '?'}, at {status.doing or 'its start'}"
         return f"training: {at}" + (f"; last heard of {heard}" if heard else "")
     when = f", {heard}" if heard else ""
     if status.state == "done":
@@ -69,7 +69,7 @@ def _facts(status: Status, now: float) -> Iterator[tuple[str, str]]:
         backs = len(set(status.skips.events) - {None})
         yield "skipped", f"{rows:,} rows in {len(status.skips.windows)} windows; went back {backs}x"
     if status.replicas is not None:
-        yield "replicas", ", ".join(f"{name} {value}" for name, value in status.replicas.items())
+        yield "copies", _copies(status.replicas)
 
 
 def _saved(saved: Saved | None, due: Due | None, now: float) -> str:
@@ -83,6 +83,16 @@ def _saved(saved: Saved | None, due: Due | None, now: float) -> str:
     return f"{there}{kept}; the next {' or '.join(moments)}"
 
 
+def _copies(found: dict[str, Any]) -> str:
+    """`replicas.json` in words."""
+    share = found.get("comparable_bytes", 0) / (found.get("all_bytes") or 1)
+    said = [f"{share:.0%} of the state is held more than once"] if share else []
+    agreed, verified = found.get("agreed_at_step"), found.get("verified_at_step")
+    said += [] if agreed is None else [f"the same at step {agreed:,}"]
+    said += [] if verified is None else [f"a step done twice agreed at step {verified:,}"]
+    return "; ".join(said)
+
+
 def _goodput(found: Goodput) -> Iterator[str]:
     wall_s, count = found.wall_s, len(found.attempts)
     yield ""
@@ -90,7 +100,7 @@ def _goodput(found: Goodput) -> Iterator[str]:
     yield f"where the time has gone: {duration(wall_s)}, {attempts}"
     for name, seconds in found.seconds.items():
         share = f"{seconds / wall_s:.1%}" if wall_s else ""
-        steps = f" ({found.lost_steps:,})" if name == "lost" else ""
+        steps = f" ({found.lost_steps:,})" if name == LOST else ""
         good = "   goodput" if name == USEFUL else ""
         yield f"  {WORDS.get(name, name) + steps:<52}{duration(seconds):>14}{share:>9}{good}"
 

@@ -68,14 +68,23 @@ def read_text(url: str) -> str:
     return tried(url, lambda: _filesystem(_scheme(url)).cat_file(url)).decode("utf-8")
 
 
-def download(url: str, path: Path, check: Callable[[Path], None] = lambda path: None) -> None:
-    """Copies a file here. `check` raises `Torn` if it is not whole; then it is fetched again."""
+def download(url: str, path: Path, verify: Callable[[Path], None] = lambda path: None) -> None:
+    """Copies a file here. `verify` raises `Torn` if it is not whole; then it is fetched again.
+
+    `UserError` if there is none, or if what comes is wrong each time.
+    """
 
     def once() -> None:
         _filesystem(_scheme(url)).get_file(url, str(path))
-        check(path)
+        verify(path)
 
-    tried(url, once)
+    remedy = "restore it, or build the corpus again"
+    try:
+        tried(url, once)
+    except Torn as e:
+        raise UserError(f"{url}: {e}, each time that it was fetched; {remedy}") from None
+    except FileNotFoundError:
+        raise UserError(f"{url}: is missing; {remedy}") from None
 
 
 def sizes(url: str, names: Sequence[str]) -> dict[str, int]:

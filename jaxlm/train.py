@@ -60,7 +60,7 @@ def train(cfg: Config, directory: Path, options: Options, stop: Stop) -> int:
     Raises `UserError` for what the user must put right, all of it before the first compile.
     """
     workdir.check_writable(directory)
-    main = cluster.index() == 0
+    main = cluster.place()[0] == 0
     ledger = Ledger(directory if main else None)
     with contextlib.ExitStack() as stack:
         stack.enter_context(watching(cfg.watch, directory, stop, ledger.leave))

@@ -18,15 +18,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import jax
 
 from jaxlm import cluster
 from jaxlm.activity import HERE, Activity, Record
-from jaxlm.errors import RESTART
 from jaxlm.safety import WatchConfig
-from jaxlm.signals import Stop
+from jaxlm.signals import Stop, end_at_once
 
 FEW = 3
 """Step times that a median needs at least."""
@@ -137,18 +136,8 @@ def _place(report: Report) -> str:
     return f"at step {report.step} in {report.activity}{detail}"
 
 
-class Board(Protocol):
-    """Where processes post what they are at."""
-
-    def exchange(
-        self, report: Report, told: Verdict | None
-    ) -> tuple[dict[int, Report], Verdict | None]:
-        """Posts our report, and the verdict that we tell; gets what concerns us of others."""
-        ...
-
-
-class Store:
-    """The board in the coordinator's key-value store."""
+class Board:
+    """Where processes post what they are at: in the coordinator's key-value store."""
 
     def __init__(self, me: int) -> None:
         self._me, self._client = me, cluster.store()
@@ -255,7 +244,7 @@ class Watch:
         self._workdir, self._last_word = workdir, last_word
         self._me, count = cluster.place()
         self._dog = Watchdog(cfg, self._me, count)
-        self._board: Board | None = Store(self._me) if count > 1 else None
+        self._board = Board(self._me) if count > 1 else None
         self._tell: Verdict | None = None
         self._left = False
         self._closing, self._now = threading.Event(), threading.Event()
@@ -275,7 +264,7 @@ class Watch:
             self._now.set()
             time.sleep(0.3)
         self._last_word(why)
-        _leave(why)
+        end_at_once(why)
 
     def fail(self, why: str) -> None:
         """Tells the others that this process ends, for a reason of its own."""
@@ -319,7 +308,7 @@ class Watch:
             _write_stacks(path, verdict.why)
         self._wait_for_readers()
         self._last_word(why)
-        _leave(why)
+        end_at_once(why)
 
     def _wait_for_readers(self) -> None:
         """The board goes with process 0: it lets the others read it first."""
@@ -336,12 +325,6 @@ def _write_stacks(path: Path, why: str) -> None:
             now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
             print(f"--- {now} {socket.gethostname()} {os.getpid()}: {why}", file=file, flush=True)
             faulthandler.dump_traceback(file)
-
-
-def _leave(why: str) -> None:
-    print(f"jaxlm train: {why}; exit code {RESTART}", file=sys.stderr, flush=True)
-    sys.stdout.flush()
-    os._exit(RESTART)
 
 
 @contextlib.contextmanager

@@ -90,7 +90,7 @@ def lock(workdir: Path, patience_s: float = 10.0) -> Iterator[None]:
                 if time.monotonic() > deadline:
                     file.seek(0)
                     raise EnvironmentProblem(
-                        f"--workdir={workdir}: process {file.read() or '?'} is training there; "
+                        f"--workdir={workdir}: pid {file.read() or '?'} is training there; "
                         "wait for it, stop it, or choose another directory"
                     ) from None
                 time.sleep(0.2)
@@ -101,7 +101,7 @@ def lock(workdir: Path, patience_s: float = 10.0) -> Iterator[None]:
 
 
 def holder(workdir: Path) -> int | None:
-    """Number of the process that trains there, 0 if it has not said it; None without one."""
+    """The pid of the process that trains there, 0 if it has not said it; None without one."""
     try:
         with (workdir / "lock").open() as file:
             try:
@@ -139,6 +139,15 @@ def write_durably(path: Path, text: str) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def read_object(path: Path) -> dict[str, Any] | None:
+    """What a JSON file says; None if it is not there, or says nothing that is an object."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def append_line(path: Path, data: Any) -> None:

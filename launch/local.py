@@ -218,7 +218,11 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--dry-run", action="store_true", help="print what would be run")
     args, rest = parser.parse_known_args(argv)
     if re.match("[A-Za-z][A-Za-z0-9+.-]*:/", str(args.workdir)):
-        parser.error("--workdir: a URL is no directory; see docs/storage.md")
+        scheme = str(args.workdir).partition(":")[0]
+        parser.error(
+            f"--workdir={scheme}:...: a URL is no directory; give one that all hosts see "
+            "(docs/storage.md)"
+        )
     for name in (arg.partition("=")[0] for arg in rest):
         if name in ("--coordinator", "--bind", "--process"):
             parser.error(f"{name} differs from process to process, the launcher sets it; remove it")

@@ -50,7 +50,8 @@ def test_before_the_first_step_it_ends_at_once(number):
         process.send_signal(number)
         assert process.wait(20) == 75
         err = process.communicate()[1]
-    assert err == f"{number.name} before the first step: there is nothing to save; exit code 75\n"
+    why = f"{number.name} before the first step: there is nothing to save"
+    assert err == f"jaxlm train: {why}; exit code 75\n"
 
 
 def test_the_second_ends_it_at_once():
@@ -62,7 +63,7 @@ def test_the_second_ends_it_at_once():
         err = process.communicate()[1].splitlines()
     assert err == [
         "SIGTERM: saving after this step, within 60 s; a second one ends at once",
-        "SIGINT for the second time: ending without saving; exit code 75",
+        "jaxlm train: SIGINT for the second time: ending without saving; exit code 75",
     ]
 
 
@@ -72,7 +73,8 @@ def test_the_time_is_up():
         assert process.wait(20) == 75
         err = process.communicate()[1].splitlines()
     assert err[1:] == [
-        "not saved within 0.3 s of SIGTERM: the checkpoint before is as it was; exit code 75"
+        "jaxlm train: not saved within 0.3 s of SIGTERM: the checkpoint before is as it was; "
+        "exit code 75"
     ]
 
 

@@ -54,7 +54,7 @@ def killed(tmp_path) -> Path:
 
 def test_dead(killed):
     found = status.of(killed, NOW)
-    assert (found.state, found.process, found.doing, found.heard) == ("dead", None, None, NOW - 70)
+    assert (found.state, found.pid, found.doing, found.heard) == ("dead", None, None, NOW - 70)
     assert (found.step, found.steps, found.position, found.end) == (61, 100, 488, 800)
     assert (found.tokens, found.tokens_end) == (488 * 64, 800 * 64)
     assert found.steps_per_s == pytest.approx(40 / 400)
@@ -72,9 +72,9 @@ def test_dead(killed):
 def test_the_lock_tells_that_it_trains(killed):
     with workdir.lock(killed):
         found = status.of(killed, NOW)
-        assert found.state == "training" and found.process is not None and found.doing == "step"
+        assert found.state == "training" and found.pid is not None and found.doing == "step"
         assert found.goodput is not None and found.goodput.wall_s == pytest.approx(1000)
-        assert "training: process" in "\n".join(status_lines.of(found, NOW))
+        assert f"training: pid {os.getpid()}, at step" in "\n".join(status_lines.of(found, NOW))
     assert status.of(killed, NOW).state == "dead"
 
 
@@ -168,12 +168,14 @@ def test_events_and_replicas_are_shown(killed):
     events += 7 * [{"time": "2026-12-02", "kind": "drift", "step": 9, "size": 0.01}]
     for event in events:
         workdir.append_line(killed / "events.jsonl", event)
-    (killed / "replicas.json").write_text('{"share": 0.25}')
+    copies = {"comparable_bytes": 3_000, "all_bytes": 12_000, "copies": [2, 4]}
+    seen = {"compare_every": "20 steps", "agreed_at_step": 60, "verified_at_step": None}
+    workdir.write_json(killed / "replicas.json", copies | seen)
     found = status.of(killed, NOW)
     assert found.counts == {"spike": 1, "drift": 7}
     text = "\n".join(status_lines.of(found, NOW))
     assert "events: 8 (spike 1, drift 7)" in text and "2026-12-02" in text
-    assert "replicas     share 0.25" in text
+    assert "copies       25% of the state is held more than once; the same at step 60" in text
 
 
 def test_all_of_it_as_json(killed, capsys):

@@ -99,7 +99,7 @@ def test_what_is_wrong_each_time_is_told_apart_from_a_store_that_is_away(
 ):
     url = put(store, "wrong", DATA)
     store.faults.append(fault := Fault("flipped", store.media("wrong"), times=1000))
-    with pytest.raises(Torn, match="other bytes"):
+    with pytest.raises(UserError, match="other bytes, each time that it was fetched"):
         storage.download(url, tmp_path / "copy", is_data)
     assert fault.times == 1000 - 4
 

@@ -95,9 +95,12 @@ def _kept(workdir: Path, seed: int, name: str) -> dict[str, Any] | None:
 def code() -> str:
     """Digest of what the rows run."""
     digest = hashlib.sha256()
-    for package in ("jaxlm", "launch", "bench/faults"):
-        for path in sorted((REPOSITORY / package).rglob("*.py")):
-            digest.update(path.read_bytes())
+    packages = [REPOSITORY / name for name in ("jaxlm", "launch", "bench/faults")]
+    single = [
+        REPOSITORY / "bench" / f"{name}.py" for name in ("record_steps", "runs", "small_corpus")
+    ]
+    for path in sorted([*single, *(p for package in packages for p in package.rglob("*.py"))]):
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 
 

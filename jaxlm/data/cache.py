@@ -126,16 +126,6 @@ class Cache:
                 time.sleep(0.1)
             try:
                 storage.download(file.url, part, lambda path: _check(path, file))
-            except storage.Torn as e:
-                raise UserError(
-                    f"{file.url}: {e}, each time that it was fetched; restore it, or build the "
-                    "corpus again"
-                ) from None
-            except FileNotFoundError:
-                raise UserError(
-                    f"{file.url}: is missing; restore it or build the corpus again"
-                ) from None
-            else:
                 part.replace(path)
             finally:
                 part.unlink(missing_ok=True)

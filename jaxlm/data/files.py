@@ -110,15 +110,19 @@ class StoredFiles:
             place.parent.mkdir(exist_ok=True)
             with tempfile.TemporaryDirectory(dir=place.parent, ignore_cleanup_errors=True) as fresh:
                 sizes = storage.sizes(self._url, [manifest.tokenizer])
+                if not sizes:
+                    raise ManifestError(
+                        f"{self._url}/{manifest.tokenizer}: no such tokenizer; copy it there with "
+                        "the corpus"
+                    )
                 for name, size in sizes.items():
                     if not manifests.is_inside(name):
                         raise ManifestError(f"{self._url}/{name}: is no file of a tokenizer")
                     path = Path(fresh, "whole", name)
                     path.parent.mkdir(parents=True, exist_ok=True)
                     storage.download(f"{self._url}/{name}", path, _of_size(size))
-                if sizes:
-                    with contextlib.suppress(OSError):  # another process was faster
-                        Path(fresh, "whole").rename(place)
+                with contextlib.suppress(OSError):  # another process was faster
+                    Path(fresh, "whole").rename(place)
         return place / manifest.tokenizer
 
 

@@ -222,6 +222,6 @@ def test_a_directory_in_use_is_not_restarted(tmp_path, config):
         command = [*runs.launch(config, tmp_path)[:-1], "--processes=1"]
         code, output = runs.finish(command, tmp_path / "log")
     assert code == 78
-    assert f"jaxlm train: --workdir={tmp_path}: process 12345 is training there" in output
+    assert f"jaxlm train: --workdir={tmp_path}: pid 12345 is training there" in output
     assert "starting again" not in output
     assert time.monotonic() - start < 60
