@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bench import small_corpus as corpus
 from jaxlm.data import manifest as manifests
 from jaxlm.data.documents import SCHEMA, TABLE, order_key, shard_of
 from jaxlm.data.manifest import Mixture, Packing, Shard, Split
 from jaxlm.data.synthetic import BOS_ID, PAD_ID
 from jaxlm.data.tokenizer import open_tokenizer
-from tests import corpus
 
 SALT = "order"
 CHUNK = 32
