@@ -55,8 +55,7 @@ class Record:
         """Up to when `_spent` counts."""
         self._stack = [Doing(Activity.START, "", self._counted_s)]
         self._spent = dict.fromkeys(Activity, 0.0)
-        self.changed_s = self._counted_s
-        """`time.monotonic()` when it last turned to something else: a hang has no such moments."""
+        self._changed_s = self._counted_s
         self.step = 0
         """The step that the process is at, as its loop says."""
 
@@ -66,14 +65,14 @@ class Record:
         with self._lock:
             self._count()
             self._stack.append(Doing(activity, detail, self._counted_s, waits))
-            self.changed_s = self._counted_s
+            self._changed_s = self._counted_s
         try:
             yield
         finally:
             with self._lock:
                 self._count()
                 self._stack.pop()
-                self.changed_s = self._counted_s
+                self._changed_s = self._counted_s
 
     def waiting(self, barrier: str) -> AbstractContextManager[None]:
         """Inside, the process waits for others, for the sake of what it is at."""
@@ -94,6 +93,11 @@ class Record:
     def current(self) -> Doing:
         """The innermost thing that the process is at."""
         return self._stack[-1]
+
+    def now(self) -> tuple[Doing, float]:
+        """The same, and `time.monotonic()` of the last change: a hang has none."""
+        with self._lock:
+            return self.current, self._changed_s
 
     def spent(self) -> dict[Activity, float]:
         """Seconds that went to each so far."""

@@ -82,7 +82,7 @@ class Checkpoints:
                 atomicity_options=AtomicityOptions(mode=AtomicityMode.COMMIT_FILE),
                 create=not read_only and jax.process_count() == 1,
                 async_options=AsyncOptions(
-                    timeout_secs=cluster.barrier_s(),
+                    timeout_secs=cluster.save_s(),
                     barrier_sync_fn=self._in_step,
                     post_finalization_callback=self._before_commit,
                 ),
@@ -152,6 +152,7 @@ class Checkpoints:
         Orbax counts it, and would not delete what it thought to be replaced.
         """
         assert self._saving is not None and not self.busy
+        self._forget_error()
         if jax.process_index() == 0:
             with contextlib.suppress(OSError):  # the next save tries it again
                 self._remove_unfinished(self._saving.step)
@@ -166,7 +167,13 @@ class Checkpoints:
         """Waits, and gives the threads back."""
         self.wait()
         self._thread.shutdown()
+        self._forget_error()
         self._manager.close()
+
+    def _forget_error(self) -> None:
+        """Orbax raises what went wrong in a save once in each thread that asks."""
+        with contextlib.suppress(Exception):
+            self._manager.wait_until_finished()
 
     def _ready(self, save: "_Save") -> bool:
         """Whether a save can begin on all processes; if not, it has failed on all.
@@ -201,7 +208,7 @@ class Checkpoints:
             self.cost = Cost(started_s - start_s, time.monotonic() - started_s)
             return
         try:
-            save.vote.fail(cluster.barrier_s())
+            save.vote.fail(cluster.save_s())
         except Exception as e:
             save.errors.append(e)
 
@@ -338,7 +345,7 @@ def _barriers(prefix: str) -> ocp.options.MultiprocessingOptions:
     By default they are programs for the devices, and wait for ever. Directories exist by then:
     `abandon_unfinished` makes them, since Orbax does not for processes that are named.
     """
-    multihost._DEFAULT_BARRIER_TIMEOUT = cluster.barrier_s()  # there is no option for it
+    multihost._DEFAULT_BARRIER_TIMEOUT = cluster.restore_s()  # there is no option for it
     processes = set(range(jax.process_count())) if jax.process_count() > 1 else None
     return ocp.options.MultiprocessingOptions(
         active_processes=processes, barrier_sync_key_prefix=prefix

@@ -30,9 +30,16 @@ class Members(NamedTuple):
     hosts: list[str]
     """Of each process."""
     barrier_s: float
+    restore_s: float
+    save_s: float
 
 
-_members = Members([""], 60 * WatchConfig().barrier_minutes)
+def _members_of(hosts: list[str], cfg: WatchConfig) -> Members:
+    barrier, restore, save = cfg.barrier_minutes, cfg.restore_minutes, cfg.save_minutes
+    return Members(hosts, 60 * barrier, 60 * max(barrier, restore), 60 * max(barrier, save))
+
+
+_members = _members_of([""], WatchConfig())
 
 
 def start(
@@ -72,7 +79,7 @@ def start(
         coordinator_bind_address=None if bind is None else f"{_bracketed(bind)}:{port}",
     )
     global _members
-    _members = Members(hosts, wait_s)
+    _members = _members_of(hosts, cfg)
 
 
 def place() -> tuple[int, int]:
@@ -87,9 +94,14 @@ def name(process: int) -> str:
     return f"process {process} ({hosts[process]})" if known else f"process {process}"
 
 
-def barrier_s() -> int:
-    """Whole seconds that processes wait for each other."""
-    return math.ceil(_members.barrier_s)
+def restore_s() -> int:
+    """Whole seconds that processes wait for each other where each reads its share."""
+    return math.ceil(_members.restore_s)
+
+
+def save_s() -> int:
+    """Whole seconds that processes wait for each other where each writes its share."""
+    return math.ceil(_members.save_s)
 
 
 def store() -> Any:

@@ -95,7 +95,8 @@ class Checks:
             ],
         }
         self._writer.event(event, f"step {step}: copies of the state are not the same")
-        self._run.checkpoints.wait()
+        with HERE.during(Activity.SAVE):
+            self._run.checkpoints.wait()
         raise EnvironmentProblem(
             f"step {step}: devices that should hold the same numbers do not:\n  "
             + "\n  ".join(wrong)
@@ -117,7 +118,9 @@ class Checks:
         if not (self._verify_next or crossed(self._verify_every, before, batch.next_position)):
             return self._train_step(given, batch.rows_BT, controls)
         self._verify_next = False
-        with HERE.during(Activity.EVALUATE, "doing a step twice"):
+        compiling = HERE.current.activity == Activity.COMPILE
+        activity = Activity.COMPILE if compiling else Activity.EVALUATE
+        with HERE.during(activity, "doing a step twice"):
             kept = _to_host(given)
             first = self._replicas.checksums(
                 self._train_step(given, batch.rows_BT, controls)[0]
@@ -154,7 +157,8 @@ class Checks:
             self._writer.event(event, line)
             return
         self._writer.event(event, f"step {step} came out in two ways")
-        self._run.checkpoints.wait()
+        with HERE.during(Activity.SAVE):
+            self._run.checkpoints.wait()
         good = [s for s in self._run.checkpoints.steps() if s <= (self._verified or 0)]
         raise EnvironmentProblem(
             f"{line}. {_last(self._verified, 'a step came out the same')}: checkpoints after it "

@@ -53,7 +53,7 @@ def verify(directory: Path) -> None:
             for name in mine
             if found[name] != expected[name]
         ]
-    everyone = cluster.gather(f"verify {directory.name}", problems)
+    everyone = cluster.gather(f"verify {directory.name}", problems, cluster.restore_s())
     problems = sorted({p for problems in everyone for p in problems})
     if problems:
         raise Damaged(

@@ -247,7 +247,8 @@ def _new(run: Run, options: Options, say: Callable[[str], None]) -> Beginning:
     fresh = state.init(run.step.model, run.step.optimizer, run.cfg.train.seed, run.where)
     if options.init_from is not None:
         path = _origin(Path(options.init_from).absolute())
-        fresh = fresh._replace(params=read_params(path, run)[0])
+        with HERE.during(Activity.RESTORE):
+            fresh = fresh._replace(params=read_params(path, run)[0])
         say(f"parameters from {path}")
     return Beginning(fresh, 0, 0, {})
 

@@ -137,8 +137,13 @@ class Saver:
         if problem is None:
             self._failures = 0
             return None
-        self._failures += 1
         self._checkpoints.discard_failed()
+        latest = self._checkpoints.latest()
+        if latest == step:  # it is whole: what failed came after its commit
+            self._failures = 0
+            return None
+        self._failures += 1
+        self.begun = latest is not None
         return EnvironmentProblem(problem)
 
     def _interval_s(self) -> float:

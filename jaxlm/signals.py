@@ -25,9 +25,20 @@ AHEAD = (signal.SIGUSR1, signal.SIGUSR2)
 
 def end_at_once(why: str) -> NoReturn:
     """Ends the process whatever its threads are in, with exit code 75."""
-    print(f"jaxlm train: {why}; exit code {RESTART}", file=sys.stderr, flush=True)
-    sys.stdout.flush()
-    os._exit(RESTART)
+    end_in(2.0)  # where nobody takes what is said
+    try:
+        print(f"jaxlm train: {why}; exit code {RESTART}", file=sys.stderr, flush=True)
+        sys.stdout.flush()
+    finally:
+        os._exit(RESTART)
+
+
+def end_in(seconds: float) -> threading.Timer:
+    """Ends the process by then, whatever hangs, with exit code 75."""
+    timer = threading.Timer(seconds, os._exit, [RESTART])
+    timer.daemon = True
+    timer.start()
+    return timer
 
 
 class Stop:
@@ -53,16 +64,17 @@ class Stop:
             self.end(f"{why} before the first step: there is nothing to save")
         elif urgent and self._urgent == 2:
             self.end(f"{why} for the second time: ending without saving")
-        if not self._asked.is_set():
-            twice = "a second one" if urgent else "SIGTERM or Ctrl-C, twice,"
-            line = f"{why}: saving after this step, within {grace_s:g} s; {twice} ends at once"
-            print(line, file=sys.stderr, flush=True)
-            self._asked.set()
         late = f"not saved within {grace_s:g} s of {why}: the checkpoint before is as it was"
         timer = threading.Timer(grace_s, self.end, [late])
         timer.daemon = True
         timer.start()
         self._timers.append(timer)
+        if not self._asked.is_set():
+            self._asked.set()
+            twice = "a second one" if urgent else "SIGTERM or Ctrl-C, twice,"
+            line = f"{why}: saving after this step, within {grace_s:g} s; {twice} ends at once"
+            with contextlib.suppress(OSError, ValueError):  # the terminal may be gone
+                print(line, file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """The time no longer runs."""

@@ -6,6 +6,7 @@ step takes their maximum, and every process acts on the same result, read one st
 
 import contextlib
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,8 +71,7 @@ def train(cfg: Config, directory: Path, options: Options, stop: Stop) -> int:
         stack.enter_context(ledger)
         run = run_lib.prepare(cfg, directory)
         rollback.abandon_overtaken(run)
-        checkpoints = contextlib.closing(run.checkpoints), contextlib.closing(run.snapshots)
-        with jax.set_mesh(run.mesh), checkpoints[0], checkpoints[1]:
+        with jax.set_mesh(run.mesh), _closing(run):
             programs = Programs(run, options)
             while True:
                 beginning = resume.begin(run, options, say)
@@ -92,6 +92,17 @@ def train(cfg: Config, directory: Path, options: Options, stop: Stop) -> int:
                     return outcome
                 with HERE.during(Activity.RESTORE):
                     run = rollback.go_back(run, outcome)
+
+
+@contextlib.contextmanager
+def _closing(run: Run) -> Iterator[None]:
+    """Closes the checkpoints of a run, which waits for saves."""
+    try:
+        yield
+    finally:
+        with HERE.during(Activity.SAVE):
+            run.checkpoints.close()
+            run.snapshots.close()
 
 
 class Programs:
@@ -142,8 +153,7 @@ def loop(
             step, before, position = step + 1, position, batch.next_position
             ledger.at(step, position)
             lr = float(controls.lr)
-            pending = Pending(step, before, batch.positions_B, position, result, lr)
-            asked = reader.push(pending)
+            asked = reader.push(Pending(step, before, batch.positions_B, position, result, lr))
             evaluating, planned = evaluation.due(before, position), saves.planned(before, position)
             if evaluating or planned or asked[STOP] or asked[SAVE] in (FULL, SNAPSHOT):
                 # This step is waited for anyway: what it asked counts now.
@@ -157,9 +167,10 @@ def loop(
                     return verdict.back
             if checks.due(before, position):
                 checks.compare(train_state, step)
-            if evaluating:
+            stopping = asked[STOP] and reader.applied and position < cfg.end
+            if evaluating and not stopping:  # there may be no time for it
                 evaluation(train_state.params, step, position)
-            if (asked[STOP] and reader.applied) or position == cfg.end:
+            if stopping or position == cfg.end:
                 break
             saves.want(before, position, asked[SAVE])
             if reader.applied:
@@ -288,7 +299,7 @@ class Saves:
             first = wanted.snapshot and not self._full.begun  # a run needs a full one to go on
             if wanted.full or first:
                 self._full.save(train_state, step, notes, wanted.for_ever)
-            if wanted.snapshot:
+            if wanted.snapshot and not (first and self._full.finish()):
                 self._snapshots.save(saving.snapshot_of(train_state.params), step, notes)
 
     def last(self, train_state: TrainState, step: int, position: int) -> None:
@@ -296,8 +307,8 @@ class Saves:
         self._checks.compare(train_state, step)
         notes = run_lib.notes(self._run, position, self._judge.memory)
         with HERE.during(Activity.SAVE):
-            self._snapshots.finish()
             self._full.save_last(train_state, step, notes)
+            self._snapshots.finish()
 
 
 class Evaluation:

@@ -25,7 +25,7 @@ import jax
 from jaxlm import cluster
 from jaxlm.activity import HERE, Activity, Record
 from jaxlm.safety import WatchConfig
-from jaxlm.signals import Stop, end_at_once
+from jaxlm.signals import Stop, end_at_once, end_in
 
 FEW = 3
 """Step times that a median needs at least."""
@@ -86,11 +86,12 @@ def limit_s(cfg: WatchConfig, activity: Activity, step_times_s: Sequence[float])
 def judge(heard: Mapping[int, Heard], lost_s: float) -> Verdict | None:
     """Who is behind, if a process is stuck or lost; None while all is well.
 
-    Lost is who was not heard of for `lost_s`. Else behind is who has done the fewest steps, and of
-    those who does not wait for the others.
+    Lost is who was heard of before, and not for `lost_s`. Else behind is who has done the fewest
+    steps, and of those who does not wait for the others; as long as they are at something that may
+    take so long, all is well.
     """
     here = {i: h for i, h in heard.items() if not h.report.left}
-    lost = [i for i, h in here.items() if h.age_s > lost_s]
+    lost = [i for i, h in here.items() if h.age_s > lost_s and h.report.beat]
     if lost:
         return Verdict(_words("the run has lost a process", here, lost, _of_lost))
     stuck = {i: h.report for i, h in here.items() if h.report.stuck}
@@ -99,6 +100,9 @@ def judge(heard: Mapping[int, Heard], lost_s: float) -> Verdict | None:
     least = min(h.report.step for h in here.values())
     late = [i for i, h in here.items() if h.report.step == least]
     busy = [i for i in late if not here[i].report.waits]
+    behind = [here[i].report for i in busy or late]
+    if not any(r.stuck or r.activity in (Activity.STEP, Activity.DATA) for r in behind):
+        return None
     worst = max(stuck.values(), key=lambda r: r.quiet_s / r.limit_s)
     why = f"the run hangs: {worst.activity} may take {worst.limit_s:.0f} s"
     return Verdict(_words(why, here, busy or late, _of_present))
@@ -190,13 +194,13 @@ class Watchdog:
             self._awake_s = now
         self._looked_s = now
         self._time_steps()
-        doing = self._here.current
+        doing, changed_s = self._here.now()
         self.report = Report(
             self._here.step,
             doing.activity,
             doing.detail,
             doing.waits,
-            now - max(self._here.changed_s, self._awake_s),
+            now - max(changed_s, self._awake_s),
             limit_s(self._cfg, doing.activity, self._step_times_s),
         )
         if self._told is not None:
@@ -204,12 +208,10 @@ class Watchdog:
         lost_s = self._cfg.heartbeat_seconds
         if self._me == 0:
             return judge(self._all(), lost_s)
-        silent_s = now - max(self._exchanged_s, self._awake_s)
-        theirs = {0: Heard(self._heard[0][0], silent_s), self._me: Heard(self.report, 0.0)}
-        if silent_s > lost_s:
-            return judge(theirs, lost_s)
-        if self.report.quiet_s > self.report.limit_s + 2 * lost_s:  # process 0 has not seen it
-            return judge(theirs, lost_s)
+        zero, beat_s = self._heard[0]
+        silent = Heard(zero, now - max(beat_s, self._awake_s))
+        if silent.age_s > lost_s:
+            return judge({0: silent, self._me: Heard(self.report, 0.0)}, lost_s)
         return None
 
     def take(self, reports: Mapping[int, Report], told: Verdict | None) -> None:
@@ -223,7 +225,10 @@ class Watchdog:
 
     def _all(self) -> dict[int, Heard]:
         """As process 0 sees them: by its last exchange, which may itself be late."""
-        heard = {i: Heard(r, self._exchanged_s - at_s) for i, (r, at_s) in self._heard.items()}
+        heard = {
+            i: Heard(report, self._exchanged_s - max(beat_s, self._awake_s))
+            for i, (report, beat_s) in self._heard.items()
+        }
         return {**heard, self._me: Heard(self.report, 0.0)}
 
     def _time_steps(self) -> None:
@@ -301,6 +306,7 @@ class Watch:
             self._now.clear()
 
     def _give_up(self, verdict: Verdict) -> None:
+        end_in(2.5 * self._dog.exchange_s + 10)  # the work directory may be what hangs
         self._tell, why = verdict, verdict.why
         if verdict.hangs:
             path = self._workdir / "logs" / f"stacks-{self._me}.txt"

@@ -1,6 +1,10 @@
 """Saved and restored bit by bit; what is unfinished is put aside, what is damaged stops the run."""
 
+import contextlib
+import errno
 import json
+import math
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +16,9 @@ import pytest
 from jaxlm import checkpoint, integrity, models, optim, state
 from jaxlm.checkpoint import MARKER, Checkpoints, Keep
 from jaxlm.config import OptimConfig
+from jaxlm.errors import EnvironmentProblem
 from jaxlm.integrity import CHECKSUMS, CheckpointError
+from jaxlm.saving import Saver, Schedule
 from jaxlm.state import TrainState, join_position, split_position
 from tests import tiny
 from tests.tiny import MODEL
@@ -199,3 +205,34 @@ def test_checksums_that_cannot_be_written_are_an_error_of_the_save(
     checkpoints.save(train_state, 1, NOTES)
     assert "full/1: the checkpoint could not be saved (" in str(checkpoints.wait())
     assert checkpoints.latest() is None
+
+
+def test_a_save_that_failed_succeeds_at_the_next_try(train_state, tmp_path, monkeypatch):
+    """Orbax keeps what went wrong for each thread that asks: it must not meet the next try."""
+    full = Checkpoints(checkpoint.full(tmp_path), Keep(3))
+    saver = Saver(full, Schedule(None, math.inf))
+    with contextlib.closing(full):
+        with monkeypatch.context() as broken:
+            broken.setattr(integrity, "write", raise_full)
+            saver.save(train_state, 7, NOTES)
+            problem = saver.finish()
+        assert problem is not None and "No space left" in str(problem)
+        assert not saver.begun and full.latest() is None
+        saver.save(train_state, 7, NOTES)
+        assert saver.finish() is None
+        assert saver.begun and full.latest() == 7
+
+
+def test_what_fails_after_the_commit_is_no_failed_save(train_state, tmp_path, monkeypatch):
+    full = Checkpoints(checkpoint.full(tmp_path), Keep(3))
+    saver = Saver(full, Schedule(None, math.inf))
+    with contextlib.closing(full):
+        saver.save(train_state, 7, NOTES)
+        assert full.wait() is None
+        monkeypatch.setattr(full, "wait", lambda: EnvironmentProblem("an old one stays"))
+        assert saver.finish() is None
+        assert full.latest() == 7
+
+
+def raise_full(directory: Path) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -72,6 +72,8 @@ class StoredFiles:
         self._url, self.ahead = url, cfg.ahead
         self.cache = Cache(cfg)
         self._checked = False
+        self._tables: dict[str, Hold] = {}
+        """Kept, or another process might delete them before they are read."""
 
     def check(self, manifest: Manifest) -> None:
         if self._checked:
@@ -99,8 +101,11 @@ class StoredFiles:
         return self.cache.hold(self.stored(shard), let_go)
 
     def table(self, shard: Shard) -> Path:
-        url = f"{self.name(shard).rpartition('/')[0]}/{TABLE}"
-        return self.cache.hold(Stored(url, shard.table_bytes, shard.table_sha256)).path
+        if shard.path not in self._tables:
+            url = f"{self.name(shard).rpartition('/')[0]}/{TABLE}"
+            found = self.cache.hold(Stored(url, shard.table_bytes, shard.table_sha256))
+            self._tables[shard.path] = found
+        return self._tables[shard.path].path
 
     def tokenizer(self, manifest: Manifest) -> Path:
         # Small, and not counted. Whoever opens it compares it with its hash.

@@ -26,7 +26,7 @@ if me == 1:
     print(json.dumps(found), flush=True)
     sys.stdin.read()
     os._exit(0)
-cluster._members = cluster._members._replace(barrier_s=1.0)
+cluster._members = cluster._members._replace(barrier_s=1.0, restore_s=1.0)
 try:
     cluster.gather("one is missing", me)
 except PeerMissing as e:
