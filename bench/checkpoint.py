@@ -8,6 +8,7 @@ Both sides take turns.
 
 import argparse
 import contextlib
+import os
 import shutil
 import statistics
 import sys
@@ -56,6 +57,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=9, help="of the timing")
     args = parser.parse_args(argv)
     platforms.choose()
+    jax.config.update("jax_platforms", os.environ.get("JAX_PLATFORMS"))  # it is imported already
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as root:
         state = make(args.megabytes)
         rounds = [measure(Path(root), state) for _ in range(args.rounds + 1)][1:]
