@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jax
+from etils import epath
 
-from jaxlm import cluster
+from jaxlm import cluster, storage
 from jaxlm.errors import UserError
 
 CHECKSUMS = "checksums.json"
@@ -26,21 +27,20 @@ class Damaged(CheckpointError):
     """One whose files are not those that were written."""
 
 
-def write(directory: Path) -> None:
+def write(directory: epath.Path) -> None:
     """Writes the checksums of all files in a directory."""
-    files = (p for p in directory.rglob("*") if p.is_file() and p.name != REWRITTEN)
-    names = sorted(str(p.relative_to(directory)) for p in files)
+    names = [name for name in _files(directory) if name.rpartition("/")[2] != REWRITTEN]
     sums = dict(zip(names, _checksums(directory, names), strict=True))
-    (directory / CHECKSUMS).write_text(json.dumps(sums), encoding="utf-8")
+    (directory / CHECKSUMS).write_text(json.dumps(sums))
 
 
-def verify(directory: Path) -> None:
+def verify(directory: epath.Path) -> None:
     """Compares each file with its checksum, each process its share; all agree on the outcome.
 
     Raises `Damaged` with the names of damaged and missing files.
     """
     try:
-        expected = json.loads((directory / CHECKSUMS).read_text(encoding="utf-8"))
+        expected = json.loads((directory / CHECKSUMS).read_text())
         if not isinstance(expected, dict) or not expected:
             raise ValueError("names no file")
     except (OSError, ValueError) as e:
@@ -63,14 +63,21 @@ def verify(directory: Path) -> None:
         )
 
 
-def _checksums(directory: Path, names: list[str]) -> list[list[int] | None]:
+def _files(directory: epath.Path) -> list[str]:
+    if storage.is_url(str(directory)):
+        return sorted(storage.sizes(str(directory), [""]))
+    files = (p for p in Path(directory).rglob("*") if p.is_file())
+    return sorted(str(p.relative_to(directory)) for p in files)
+
+
+def _checksums(directory: epath.Path, names: list[str]) -> list[list[int] | None]:
     """[size, crc32] of each file, None where it is missing."""
     # Threads help: crc32 and reads let go of the interpreter's lock.
     with ThreadPoolExecutor(4) as pool:
         return list(pool.map(lambda name: _checksum(directory / name), names))
 
 
-def _checksum(path: Path) -> list[int] | None:
+def _checksum(path: epath.Path) -> list[int] | None:
     size, crc = 0, 0
     try:
         with path.open("rb") as f:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxlm import checkpoint, config, ledger, status, status_lines, workdir
+from jaxlm import checkpoint, config, ledger, site, status, status_lines, workdir
 from jaxlm.cli import main
 from jaxlm.errors import UserError
 from jaxlm.goodput import BETWEEN, LOST, USEFUL
@@ -70,7 +70,7 @@ def test_dead(killed):
 
 
 def test_the_lock_tells_that_it_trains(killed):
-    with workdir.lock(killed):
+    with site.lock(killed, print):
         found = status.of(killed, NOW)
         assert found.state == "training" and found.pid is not None and found.doing == "step"
         assert found.goodput is not None and found.goodput.wall_s == pytest.approx(1000)
@@ -79,7 +79,7 @@ def test_the_lock_tells_that_it_trains(killed):
 
 
 def test_before_the_first_line_of_a_new_run(tmp_path):
-    with workdir.lock(tmp_path):
+    with site.lock(tmp_path, print):
         found = status.of(tmp_path, NOW)
         text = "\n".join(status_lines.of(found, NOW))
     assert (found.state, found.step, found.goodput) == ("training", 0, None)
@@ -136,7 +136,7 @@ def test_speed_is_the_median_of_the_last_reports(killed):
 def due(directory: Path, *overrides: str) -> tuple[status.Due | None, status.Due | None]:
     cfg = config.load(None, (*SYNTHETIC, "train.end=100 steps", *overrides))
     workdir.write_json(directory / "config.json", to_dict(cfg))
-    with workdir.lock(directory):
+    with site.lock(directory, print):
         found = status.of(directory, NOW)
     return found.full_due, found.snapshot_due
 
