@@ -28,7 +28,7 @@ from orbax.checkpoint import checkpoint_managers as policies
 from orbax.checkpoint._src.multihost import multihost
 from orbax.checkpoint.options import AsyncOptions, AtomicityMode, AtomicityOptions
 
-from jaxlm import cluster, integrity, storage, stored_arrays
+from jaxlm import cluster, integrity, storage, stored_arrays, vote
 from jaxlm.errors import EnvironmentProblem
 from jaxlm.integrity import CheckpointError
 from jaxlm.models.transformer import Params
@@ -228,8 +228,12 @@ class Checkpoints:
 
     def _in_step(self, *, key: str, timeout_ms: int) -> None:
         """Orbax's barriers in the background."""
-        if self._saving is not None:
-            self._saving.vote(key=key, timeout_ms=timeout_ms)
+        save = self._saving
+        if save is not None:
+            if vote.WRITTEN in key:
+                mine = f"{STATE}/ocdbt.process_{jax.process_index()}"
+                integrity.write_share(self.path(save.step), mine)
+            save.vote(key=key, timeout_ms=timeout_ms)
 
     def _before_commit(self) -> None:
         """Called by Orbax when all files are there, before the commit marker is.

@@ -1,10 +1,12 @@
 """Checksums of a checkpoint's files: written before it is committed, compared before it is read.
 
-Orbax keeps none of array data: a flipped bit would be restored as a wrong number.
+Orbax keeps none of array data: a flipped bit would be restored as a wrong number. The sums are of
+what was written, read back, each process its own share; so are the comparisons.
 """
 
 import json
 import zlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from jaxlm import cluster, storage
 from jaxlm.errors import UserError
 
 CHECKSUMS = "checksums.json"
+SHARE = ".sums"
 REWRITTEN = "_CHECKPOINT_METADATA"
 """Orbax updates this file after the checksums are written."""
 
@@ -27,11 +30,25 @@ class Damaged(CheckpointError):
     """One whose files are not those that were written."""
 
 
+def write_share(directory: epath.Path, mine: str) -> None:
+    """Writes the checksums of the files that are below `mine` in a directory, for `write`."""
+    names = [f"{mine}/{name}" for name in _files(directory / mine)]
+    (directory / f"{mine.replace('/', '.')}{SHARE}").write_text(json.dumps(_sums(directory, names)))
+
+
 def write(directory: epath.Path) -> None:
-    """Writes the checksums of all files in a directory."""
-    names = [name for name in _files(directory) if name.rpartition("/")[2] != REWRITTEN]
-    sums = dict(zip(names, _checksums(directory, names), strict=True))
+    """Writes the checksums of all files in a directory; those of shares are taken as they are."""
+    files = _files(directory)
+    shares = [name for name in files if name.endswith(SHARE)]
+    sums: dict[str, list[int] | None] = {}
+    for share in shares:
+        sums |= json.loads((directory / share).read_text())
+    known = sums.keys() | shares
+    rest = [n for n in files if n not in known and n.rpartition("/")[2] != REWRITTEN]
+    sums |= _sums(directory, rest)
     (directory / CHECKSUMS).write_text(json.dumps(sums))
+    for share in shares:
+        (directory / share).unlink()
 
 
 def verify(directory: epath.Path) -> None:
@@ -40,14 +57,15 @@ def verify(directory: epath.Path) -> None:
     Raises `Damaged` with the names of damaged and missing files.
     """
     try:
-        expected = json.loads((directory / CHECKSUMS).read_text())
+        expected = json.loads(_tried(directory / CHECKSUMS, lambda path: path.read_text()))
         if not isinstance(expected, dict) or not expected:
             raise ValueError("names no file")
     except (OSError, ValueError) as e:
         problems = [f"{CHECKSUMS}: {e}"]
     else:
         mine = sorted(expected)[jax.process_index() :: jax.process_count()]
-        found = dict(zip(mine, _checksums(directory, mine), strict=True))
+        found = _sums(directory, mine)
+        found |= _sums(directory, [n for n in mine if found[n] != expected[n]])  # misread, perhaps
         problems = [
             f"{name}: {'is missing' if found[name] is None else 'does not match its checksum'}"
             for name in mine
@@ -70,19 +88,29 @@ def _files(directory: epath.Path) -> list[str]:
     return sorted(str(p.relative_to(directory)) for p in files)
 
 
-def _checksums(directory: epath.Path, names: list[str]) -> list[list[int] | None]:
+def _sums(directory: epath.Path, names: list[str]) -> dict[str, list[int] | None]:
     """[size, crc32] of each file, None where it is missing."""
     # Threads help: crc32 and reads let go of the interpreter's lock.
     with ThreadPoolExecutor(4) as pool:
-        return list(pool.map(lambda name: _checksum(directory / name), names))
+        found = pool.map(lambda name: _checksum(directory / name), names)
+        return dict(zip(names, found, strict=True))
 
 
 def _checksum(path: epath.Path) -> list[int] | None:
-    size, crc = 0, 0
-    try:
+    def read(path: epath.Path) -> list[int]:
+        size, crc = 0, 0
         with path.open("rb") as f:
             while block := f.read(1 << 22):
                 size, crc = size + len(block), zlib.crc32(block, crc)
+        return [size, crc]
+
+    try:
+        return _tried(path, read)
     except FileNotFoundError:
         return None
-    return [size, crc]
+
+
+def _tried[T](path: epath.Path, read: Callable[[epath.Path], T]) -> T:
+    """A store that fails is asked again, and is not taken for one that holds damaged files."""
+    url = str(path)
+    return storage.tried(url, lambda: read(path)) if storage.is_url(url) else read(path)

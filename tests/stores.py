@@ -1,8 +1,8 @@
 """Real object stores on loopback, and a proxy before them that makes them fail.
 
 moto serves S3, gcp-storage-emulator Google Cloud Storage. Every request comes by the proxy, which
-forwards it, or does to it what a test asks for. It adds what the emulator leaves out: generations of
-objects, in answers and as conditions of writes.
+forwards it, or does to it what a test asks for. It adds what the emulator leaves out: generations
+of objects, in answers and as conditions of writes.
 """
 
 import contextlib
@@ -92,7 +92,11 @@ def proxy(scheme: str, to_port: int) -> Iterator[Proxy]:
 
         do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = do_PATCH = handle_any
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *_: Any) -> None:
+            """Clients that are killed leave connections."""
+
+    server = Server(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     state.port = server.server_port
     threading.Thread(target=server.serve_forever, daemon=True).start()
