@@ -29,7 +29,7 @@ from jaxlm.step import Metrics, compile_train_step
 from jaxlm.train import Host
 
 REPORT = "replay.json"
-MARKERS = f"*/{checkpoint.MARKER}"
+MARKERS = f"*/{workdir.MARKER}"
 
 
 class Origin(NamedTuple):

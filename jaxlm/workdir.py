@@ -25,6 +25,10 @@ from typing import Any, NamedTuple, TextIO
 
 from jaxlm.errors import EnvironmentProblem, UserError
 
+EVENTS = "events.jsonl"
+MARKER = "commit_success.txt"
+"""In a checkpoint or snapshot that is whole; Orbax writes it last."""
+
 
 class Start(NamedTuple):
     """A line of `history.jsonl`: steps from `step` on, until a later line says otherwise."""
