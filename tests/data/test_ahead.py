@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bench.small_corpus import make_corpus
+from bench.stores import Fault, Proxy, put, put_tree
 from jaxlm import storage
 from jaxlm.config import DataConfig
 from jaxlm.data import manifest as manifests
@@ -17,7 +18,6 @@ from jaxlm.data.cache import GB, CacheConfig
 from jaxlm.data.files import open_files
 from jaxlm.data.manifest import ManifestError
 from jaxlm.errors import EnvironmentProblem
-from tests.stores import Fault, Proxy, put, put_tree
 
 SOURCES = {"web": (40, 40, 40, 40), "code": (40, 40)}
 
