@@ -74,18 +74,18 @@ def config_file(path: Path, manifest: Path) -> Path:
 # ---- processes -----------------------------------------------------------------------------------
 
 
-def train(config: Path, workdir: Path, *overrides: str) -> list[str]:
+def train(config: Path, workdir: Path | str, *overrides: str) -> list[str]:
     """The command of one process; overrides as `train.end=10 steps`, flags as they are."""
     return _command("jaxlm", "train", config, workdir, overrides)
 
 
-def launch(config: Path, workdir: Path, *overrides: str, processes: int = 2) -> list[str]:
+def launch(config: Path, workdir: Path | str, *overrides: str, processes: int = 2) -> list[str]:
     """The command of the local launcher."""
     return [*_command("launch", "local", config, workdir, overrides), f"--processes={processes}"]
 
 
 def _command(
-    module: str, name: str, config: Path, workdir: Path, overrides: Sequence[str]
+    module: str, name: str, config: Path, workdir: Path | str, overrides: Sequence[str]
 ) -> list[str]:
     place = [f"--config={config}", f"--workdir={workdir}"]
     rest = (o if o.startswith("--") else f"--config.{o}" for o in overrides)

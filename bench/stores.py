@@ -93,7 +93,7 @@ def proxy(scheme: str, to_port: int) -> Iterator[Proxy]:
         do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = do_PATCH = handle_any
 
     class Server(ThreadingHTTPServer):
-        def handle_error(self, *_: Any) -> None:
+        def handle_error(self, request: Any, client_address: Any) -> None:
             """Clients that are killed leave connections."""
 
     server = Server(("127.0.0.1", 0), Handler)
