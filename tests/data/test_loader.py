@@ -14,8 +14,6 @@ import pytest
 from jax.sharding import NamedSharding
 
 from bench.small_corpus import make_corpus
-from jaxlm.config import DataConfig
-from jaxlm.data import source
 from jaxlm.data.loader import DEPTH, Loader
 from jaxlm.data.manifest import ManifestError
 from jaxlm.data.skips import Skips
@@ -201,8 +199,7 @@ def test_a_process_that_never_closed_its_loader_can_exit(tmp_path):
 
 def test_rows_from_shards_and_no_thread_left_behind(tmp_path):
     manifest = make_corpus(tmp_path / "corpus", {"web": (100, 51, 70), "code": (40,)})
-    data = DataConfig(manifest=str(manifest), seq_len=T)
-    rows = source.open_train(data, ())
+    rows = read_batches.open_rows(str(manifest))
     with Loader(rows, shard(), B, 0, 1000 * B) as loader:
         for _ in range(20):
             batch = next(loader)
