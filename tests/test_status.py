@@ -304,10 +304,26 @@ def test_of_a_long_ledger_enough_is_read(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("tokens", "text"),
+    [
+        (999_994, "999,994"),
+        (999_995, "1.00M"),
+        (12_345_678, "12.35M"),
+        (999_990_000, "999.99M"),
+        (999_996_000, "1.00B"),
+        (15 * 10**12, "15.00T"),
+    ],
+)
+def test_numbers_of_tokens(tokens, text):
+    assert status_lines._count(tokens) == text
+
+
+@pytest.mark.parametrize(
     ("seconds", "text"),
     [
         (0.0, "0.0 s"),
         (59.94, "59.9 s"),
+        (59.96, "1 min 0 s"),
         (60, "1 min 0 s"),
         (3599.6, "1 h 0 min"),
         (7260, "2 h 1 min"),
