@@ -20,6 +20,7 @@ from jaxlm.data.order import Location
 from jaxlm.data.source import Shards, TrainRows
 from jaxlm.errors import UserError
 from jaxlm.lineage import Lineage
+from jaxlm.site import Workdir
 
 
 class Part(NamedTuple):
@@ -66,7 +67,7 @@ class Sight(NamedTuple):
 class Trace:
     """A run and its corpus, opened to look things up."""
 
-    def __init__(self, cfg: Config, directory: Path):
+    def __init__(self, cfg: Config, directory: Workdir):
         """`UserError` if `directory` holds no run, or the data is not the one it reads."""
         starts = workdir.history(directory)
         self.lineage = Lineage(starts)

@@ -26,6 +26,7 @@ from jaxlm import cluster
 from jaxlm.activity import HERE, Activity, Record
 from jaxlm.safety import WatchConfig
 from jaxlm.signals import Stop, end_at_once, end_in
+from jaxlm.site import Workdir
 
 FEW = 3
 """Step times that a median needs at least."""
@@ -244,7 +245,7 @@ class Watchdog:
 class Watch:
     """The watchdog of this process, in threads of its own."""
 
-    def __init__(self, cfg: WatchConfig, workdir: Path, last_word: Callable[[str], None]):
+    def __init__(self, cfg: WatchConfig, workdir: Workdir, last_word: Callable[[str], None]):
         """`last_word`: takes why the process ends at once."""
         self._workdir, self._last_word = workdir, last_word
         self._me, count = cluster.place()
@@ -335,7 +336,7 @@ def _write_stacks(path: Path, why: str) -> None:
 
 @contextlib.contextmanager
 def watching(
-    cfg: WatchConfig, workdir: Path, stop: Stop, last_word: Callable[[str], None]
+    cfg: WatchConfig, workdir: Workdir, stop: Stop, last_word: Callable[[str], None]
 ) -> Iterator[None]:
     """Inside, the process is watched, and where it must end at once it tells the others why.
 

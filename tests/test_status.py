@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxlm import checkpoint, config, ledger, status, status_lines, workdir
+from jaxlm import checkpoint, config, ledger, site, status, status_lines, workdir
 from jaxlm.activity import Activity
 from jaxlm.cli import main
 from jaxlm.errors import UserError
@@ -75,7 +75,7 @@ def test_dead(killed):
 
 
 def test_the_lock_tells_that_it_trains(killed):
-    with workdir.lock(killed):
+    with site.lock(killed, print):
         found = status.of(killed, NOW)
         assert found.state == "training" and found.pid is not None and found.doing == "step"
         assert found.goodput is not None and found.goodput.wall_s == pytest.approx(1000)
@@ -84,7 +84,7 @@ def test_the_lock_tells_that_it_trains(killed):
 
 
 def test_before_the_first_line_of_a_new_run(tmp_path):
-    with workdir.lock(tmp_path):
+    with site.lock(tmp_path, print):
         found = status.of(tmp_path, NOW)
         text = "\n".join(status_lines.of(found, NOW))
     assert (found.state, found.step, found.goodput) == ("training", 0, None)
@@ -141,7 +141,7 @@ def test_speed_is_the_median_of_the_last_reports(killed):
 def due(directory: Path, *overrides: str) -> tuple[status.Due | None, status.Due | None]:
     cfg = config.load(None, (*SYNTHETIC, "train.end=100 steps", *overrides))
     workdir.write_json(directory / "config.json", to_dict(cfg))
-    with workdir.lock(directory):
+    with site.lock(directory, print):
         found = status.of(directory, NOW)
     return found.full_due, found.snapshot_due
 
@@ -223,7 +223,7 @@ ANY = {"heldout", "counts", "events", "skips", "replicas", "goodput.seconds"}
 
 
 def test_every_field_of_the_json_is_documented_and_no_other(full):
-    with workdir.lock(full):
+    with site.lock(full, print):
         found = status.of(full)
     data = status.as_data(found)
     assert None not in [data[name] for name in data]  # or what is in it would not be seen
