@@ -17,7 +17,6 @@ import orbax.checkpoint as ocp
 from bench.small_corpus import make_corpus
 from jaxlm import goodput, ledger
 from jaxlm import workdir as workdirs
-from jaxlm.checkpoint import MARKER
 from jaxlm.config import (
     Config,
     DataConfig,
@@ -28,7 +27,7 @@ from jaxlm.config import (
 )
 from jaxlm.safety import CheckpointConfig
 from jaxlm.schema import to_dict
-from jaxlm.workdir import write_json
+from jaxlm.workdir import MARKER, write_json
 from launch.local import free_port
 
 STEPS = 120

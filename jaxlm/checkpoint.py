@@ -32,11 +32,12 @@ from jaxlm import cluster, integrity, storage, stored_arrays, vote
 from jaxlm.errors import EnvironmentProblem
 from jaxlm.integrity import CheckpointError
 from jaxlm.models.transformer import Params
+from jaxlm.schedule import Cost
 from jaxlm.site import Workdir
 from jaxlm.state import TrainState
 from jaxlm.vote import CalledOff, Vote
+from jaxlm.workdir import MARKER
 
-MARKER = "commit_success.txt"
 FOR_EVER = "for_ever.txt"
 """A checkpoint with this file is never deleted."""
 NOTES = "notes"
@@ -49,15 +50,6 @@ class Keep(NamedTuple):
     newest: int
     every: int | None = None
     """Those of steps that are multiples of it."""
-
-
-class Cost(NamedTuple):
-    """Of a save, in seconds."""
-
-    stall_s: float
-    """That its start took."""
-    commit_s: float
-    """From there until it was whole."""
 
 
 class Checkpoints:

@@ -22,9 +22,7 @@ from jaxlm.activity import Activity
 from jaxlm.clock import crossed
 from jaxlm.config import ModelConfig
 from jaxlm.site import Workdir
-from jaxlm.workdir import append_line, open_lines, plain, write_status
-
-EVENTS = "events.jsonl"
+from jaxlm.workdir import EVENTS, append_line, open_lines, plain, write_status
 
 
 def matrix_params(cfg: ModelConfig) -> int:

@@ -258,7 +258,7 @@ def _new(run: Run, options: Options, say: Callable[[str], None]) -> Beginning:
 
 def _origin(path: epath.Path) -> epath.Path:
     """A checkpoint, of its own path or of its run's work directory: the newest there."""
-    if (path / checkpoint.MARKER).exists():
+    if (path / workdir.MARKER).exists():
         return path
     found = checkpoint.newest(path)
     if found is None:

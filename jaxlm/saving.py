@@ -1,88 +1,30 @@
-"""When checkpoints and snapshots are saved, and what becomes of a save that fails.
+"""Starts the saves of checkpoints and snapshots, and tries again those that fail.
 
 All processes must start the same saves at the same steps. What the position asks for they know by
 themselves. What a clock asks for each tells the others through the step, which takes the maximum:
 so the code of a process that is still writing comes last, and puts off what clocks ask for.
 """
 
-import math
 import sys
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 from jax import numpy as jnp
 
 from jaxlm import cluster
-from jaxlm.checkpoint import Checkpoints, Cost
-from jaxlm.clock import crossed
-from jaxlm.config import Config
+from jaxlm.checkpoint import Checkpoints
 from jaxlm.errors import EnvironmentProblem
 from jaxlm.models.transformer import Params
+from jaxlm.schedule import Schedule
 
 NOTHING, SNAPSHOT, FULL, WRITING = range(4)
 """What a process asks of all for its clock's sake."""
 
-FIRST_MINUTES = 5.0
-"""Of a run with preemptions, until its first save has shown what one costs."""
 RETRY_S, RETRY_AT_MOST_S = 30.0, 1800.0
 """From a failed save to the next try; twice as long each time."""
 LAST_WAITS_S = (5.0, 15.0, 45.0)
 """Between the tries of the save that a run ends with."""
-DAY_S = 24 * 3600.0
-
-
-def best_interval(stall_s: float, commit_s: float, per_day: float) -> float:
-    """Seconds between saves that lose least: Young's first-order optimum (1974).
-
-    `stall_s`: that training waits for a save; `commit_s`: until it is whole, before which the next
-    cannot begin; `per_day`: preemptions of the whole job.
-    """
-    return max(math.sqrt(2 * stall_s * DAY_S / per_day), commit_s)
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """When one kind is due."""
-
-    every_rows: int | None
-    every_s: float
-    moments: tuple[int, ...] = ()
-    """Rows; what is saved there is kept for ever."""
-    preemptions_per_day: float | None = None
-
-    def asks(self, before: int, position: int) -> bool:
-        """Whether the position alone asks for one."""
-        return crossed(self.every_rows, before, position) or self.chosen(before, position)
-
-    def chosen(self, before: int, position: int) -> bool:
-        """Whether it has come to one of the moments."""
-        return any(before < moment <= position for moment in self.moments)
-
-    def interval_s(self, cost: Cost | None) -> float:
-        """By the clock; `cost`: of the save before, if there was one."""
-        if self.preemptions_per_day is None:
-            return self.every_s
-        if cost is None:
-            return min(60 * FIRST_MINUTES, self.every_s)
-        best = best_interval(cost.stall_s, cost.commit_s, self.preemptions_per_day)
-        return min(best, self.every_s)
-
-
-def of_full(cfg: Config) -> Schedule:
-    """Of full checkpoints."""
-    c = cfg.checkpoint
-    every = None if c.every is None else cfg.rows("checkpoint.every")
-    moments = tuple(cfg.to_rows(moment, "config.checkpoint.at") for moment in c.at)
-    return Schedule(every, _seconds(c.every_minutes), moments, c.preemptions_per_day)
-
-
-def of_snapshots(cfg: Config) -> Schedule:
-    """Of snapshots."""
-    c = cfg.checkpoint
-    every = None if c.snapshot_every is None else cfg.rows("checkpoint.snapshot_every")
-    return Schedule(every, _seconds(c.snapshot_every_minutes))
 
 
 class Saver:
@@ -165,10 +107,6 @@ def wish(full: Saver, snapshots: Saver) -> int:
     if full.busy or snapshots.busy:
         return WRITING
     return FULL if full.due else SNAPSHOT if snapshots.due else NOTHING
-
-
-def _seconds(minutes: float | None) -> float:
-    return math.inf if minutes is None else 60 * minutes
 
 
 def snapshot_of(params: Params) -> dict[str, Params]:

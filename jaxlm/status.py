@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from jaxlm import config, goodput, ledger, site, storage, workdir
+from jaxlm import config, goodput, ledger, schedule, site, storage, workdir
 from jaxlm.config import Config
 from jaxlm.data import skips
 from jaxlm.data.skips import Skips
@@ -17,6 +17,7 @@ from jaxlm.errors import UserError
 from jaxlm.goodput import Goodput
 from jaxlm.ledger import DONE, STOPPED, Line
 from jaxlm.mirror import Mirror
+from jaxlm.schedule import Schedule
 from jaxlm.site import Workdir
 
 State = Literal["training", "done", "stopped", "dead"]
@@ -25,8 +26,6 @@ TAIL_BYTES = 1 << 18
 """Of `metrics.jsonl`, which grows for as long as a run does."""
 RECENT = 20
 """Reports that the speed is the median of."""
-MARKER = "commit_success.txt"
-"""In a checkpoint that is whole, as in `jaxlm.checkpoint`, which needs JAX."""
 
 
 class Speed(NamedTuple):
@@ -133,6 +132,7 @@ def of(directory: Workdir, now: float | None = None) -> Status:
     trained = [line for line in metrics if "loss" in line]
     full, snapshot = _saved(directory, "full"), _saved(directory, "snapshots")
     state = _state(pid, said, found)
+    running = cfg if state == "training" else None
     return Status(
         state=state,
         pid=pid,
@@ -141,7 +141,7 @@ def of(directory: Workdir, now: float | None = None) -> Status:
         step=at.step,
         position=at.position,
         end=end,
-        steps=cfg and at.step + _rows(skipped, at.position, end) // cfg.train.batch_size,
+        steps=cfg and at.step + _steps(cfg, at, skipped),
         tokens=cfg and _rows(skipped, 0, at.position) * cfg.data.seq_len,
         tokens_end=cfg and _rows(skipped, 0, end) * cfg.data.seq_len,
         steps_per_s=goodput.steps_per_s(lines),
@@ -150,10 +150,10 @@ def of(directory: Workdir, now: float | None = None) -> Status:
         speed=_speed(trained[-RECENT:]),
         goodput=found,
         full=full,
-        full_due=_full_due(cfg, full, at) if cfg and state == "training" else None,
+        full_due=running and _full_due(running, full, at, skipped),
         snapshot=snapshot,
-        snapshot_due=_snapshot_due(cfg, snapshot, at) if cfg and state == "training" else None,
-        events=_lines(directory / "events.jsonl"),
+        snapshot_due=running and _snapshot_due(running, snapshot, at, skipped),
+        events=_lines(directory / workdir.EVENTS),
         skips=skipped,
         replicas=workdir.read_object(directory / "replicas.json"),
     )
@@ -233,6 +233,11 @@ def _rows(skipped: Skips, start: int, stop: int) -> int:
     return skipped.count(start, max(start, stop))
 
 
+def _steps(cfg: Config, at: _At, skipped: Skips) -> int:
+    """From there to the end of the run."""
+    return _rows(skipped, at.position, cfg.end) // cfg.train.batch_size
+
+
 def _heldout(metrics: list[dict[str, Any]]) -> dict[str, float]:
     for line in reversed(metrics):
         found = {n.split("/")[1]: x for n, x in line.items() if n.endswith("/loss")}
@@ -258,41 +263,34 @@ def _speed(trained: list[dict[str, Any]]) -> Speed | None:
 def _saved(directory: Workdir, kind: str) -> Saved | None:
     if isinstance(directory, Mirror):
         at = f"{directory}/checkpoints/{kind}"
-        markers = {int(name): f"{at}/{name}/{MARKER}" for name in storage.entries(at)[1]}
+        markers = {int(name): f"{at}/{name}/{workdir.MARKER}" for name in storage.entries(at)[1]}
         steps = [step for step, marker in markers.items() if storage.exists(marker)]
         written = storage.modified(markers[max(steps)]) if steps else 0.0
     else:
-        found = (directory / "checkpoints" / kind).glob(f"*/{MARKER}")
+        found = (directory / "checkpoints" / kind).glob(f"*/{workdir.MARKER}")
         paths = {int(marker.parent.name): marker for marker in found}
         steps = list(paths)
         written = paths[max(steps)].stat().st_mtime if steps else 0.0
     return Saved(max(steps), written, len(steps)) if steps else None
 
 
-def _full_due(cfg: Config, saved: Saved | None, at: _At) -> Due:
-    c = cfg.checkpoint
-    rows = [cfg.end, *(cfg.to_rows(moment, "config.checkpoint.at") for moment in c.at)]
-    if c.every is not None:
-        rows.append(_multiple(cfg.rows("checkpoint.every"), at.position))
+def _full_due(cfg: Config, saved: Saved | None, at: _At, skipped: Skips) -> Due:
+    by_position, by_clock = _due(cfg, schedule.of_full(cfg), saved, at, skipped)
+    return Due(at.step + _steps(cfg, at, skipped) if by_position is None else by_position, by_clock)
+
+
+def _snapshot_due(cfg: Config, saved: Saved | None, at: _At, skipped: Skips) -> Due:
+    return _due(cfg, schedule.of_snapshots(cfg), saved, at, skipped)
+
+
+def _due(cfg: Config, kind: Schedule, saved: Saved | None, at: _At, skipped: Skips) -> Due:
+    """Before the last step."""
+    step, row = None, kind.next_row(at.position)
+    if row is not None:
+        # A step has come to a row once it has done the row before, or one behind that.
+        steps = _rows(skipped, at.position, row - 1) // cfg.train.batch_size + 1
+        step = at.step + steps if steps < _steps(cfg, at, skipped) else None
     # With preemptions the interval hangs on what saves have cost, which the run alone knows.
-    return _due(cfg, rows, c.every_minutes if c.preemptions_per_day is None else None, saved, at)
-
-
-def _snapshot_due(cfg: Config, saved: Saved | None, at: _At) -> Due:
-    c = cfg.checkpoint
-    rows = []
-    if c.snapshot_every is not None:
-        rows.append(_multiple(cfg.rows("checkpoint.snapshot_every"), at.position))
-    return _due(cfg, rows, c.snapshot_every_minutes, saved, at)
-
-
-def _multiple(every: int, position: int) -> int:
-    """The next one."""
-    return (position // every + 1) * every
-
-
-def _due(cfg: Config, rows: list[int], minutes: float | None, saved: Saved | None, at: _At) -> Due:
-    row = min((row for row in rows if row > at.position), default=None)
-    steps = row and math.ceil((row - at.position) / cfg.train.batch_size)
+    known = kind.preemptions_per_day is None and math.isfinite(kind.every_s)
     since = max(at.begun, saved.time if saved else 0.0)
-    return Due(steps and at.step + steps, minutes and since + 60 * minutes)
+    return Due(step, since + kind.every_s if known else None)

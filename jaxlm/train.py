@@ -23,6 +23,7 @@ from jaxlm import (
     resume,
     rollback,
     saving,
+    schedule,
     site,
     state,
     workdir,
@@ -274,8 +275,8 @@ class Saves:
 
     def __init__(self, run: Run, checks: Checks, judge: Judge):
         self._run, self._checks, self._judge = run, checks, judge
-        self._full = Saver(run.checkpoints, saving.of_full(run.cfg))
-        self._snapshots = Saver(run.snapshots, saving.of_snapshots(run.cfg))
+        self._full = Saver(run.checkpoints, schedule.of_full(run.cfg))
+        self._snapshots = Saver(run.snapshots, schedule.of_snapshots(run.cfg))
         self._wanted = Wanted()
 
     @property

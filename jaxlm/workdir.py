@@ -23,6 +23,10 @@ from typing import Any, NamedTuple, TextIO
 from jaxlm.errors import UserError
 from jaxlm.site import Workdir
 
+EVENTS = "events.jsonl"
+MARKER = "commit_success.txt"
+"""In a checkpoint or snapshot that is whole; Orbax writes it last."""
+
 
 class Start(NamedTuple):
     """A line of `history.jsonl`: steps from `step` on, until a later line says otherwise."""

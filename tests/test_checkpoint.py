@@ -15,12 +15,14 @@ import pytest
 from orbax.checkpoint._src.multihost import multihost
 
 from jaxlm import checkpoint, cluster, integrity, models, optim, state
-from jaxlm.checkpoint import MARKER, Checkpoints, Keep
+from jaxlm.checkpoint import Checkpoints, Keep
 from jaxlm.config import OptimConfig
 from jaxlm.errors import EnvironmentProblem
 from jaxlm.integrity import CHECKSUMS, CheckpointError
-from jaxlm.saving import Saver, Schedule
+from jaxlm.saving import Saver
+from jaxlm.schedule import Schedule
 from jaxlm.state import TrainState, join_position, split_position
+from jaxlm.workdir import MARKER
 from tests import tiny
 from tests.tiny import MODEL
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxlm import checkpoint, config, ledger, site, status, status_lines, workdir
+from jaxlm import config, ledger, site, status, status_lines, workdir
 from jaxlm.activity import Activity
 from jaxlm.cli import main
 from jaxlm.errors import UserError
@@ -52,7 +52,7 @@ def killed(tmp_path) -> Path:
     workdir.write_status(tmp_path, "training", 60, 480, 800, saved=20)
     for step in (10, 20):
         (tmp_path / "checkpoints" / "full" / str(step)).mkdir(parents=True)
-        (tmp_path / "checkpoints" / "full" / str(step) / checkpoint.MARKER).touch()
+        (tmp_path / "checkpoints" / "full" / str(step) / workdir.MARKER).touch()
     (tmp_path / "checkpoints" / "full" / "40").mkdir()
     return tmp_path
 
@@ -160,6 +160,24 @@ def test_when_the_next_save_comes(killed):
     assert due(killed, "checkpoint.snapshot_every=320 rows")[1] == (80, NOW - 490 + hour)
 
 
+@pytest.mark.parametrize(
+    ("every", "full", "snapshot"), [("98 steps", 98, 98), ("100 steps", 100, None)]
+)
+def test_the_last_step_has_a_checkpoint_and_no_snapshot(killed, every, full, snapshot):
+    none = ("checkpoint.every_minutes=None", "checkpoint.snapshot_every_minutes=None")
+    more = (f"checkpoint.every={every}", f"checkpoint.snapshot_every={every}")
+    assert due(killed, *none, *more) == ((full, None), (snapshot, None))
+
+
+@pytest.mark.parametrize(
+    ("row", "step"), [(496, 62), (504, 63), (512, 64), (516, 64), (528, 64), (529, 65)]
+)
+def test_a_save_comes_later_by_the_rows_that_are_skipped(killed, row, step):
+    """At row 488: the third step from there does rows 504 to 507, then 524 to 527."""
+    (killed / "skips.json").write_text("[[508, 524], [784, 800]]")
+    assert due(killed, f"checkpoint.at=('{row} rows',)")[0] == (step, NOW - 490 + 6 * 3600)
+
+
 def test_skipped_rows_are_no_tokens(killed):
     (killed / "skips.json").write_text('[[16, 24], [784, 792, "00000098-784-spike"]]')
     found = status.of(killed, NOW)
@@ -201,7 +219,7 @@ def full(killed) -> Path:
     workdir.append_line(killed / "events.jsonl", {"time": "2026-12-01", "kind": "spike"})
     workdir.write_json(killed / "replicas.json", {"copies": [2, 4]})
     (killed / "skips.json").write_text("[[16, 24]]")
-    marker = killed / "checkpoints" / "snapshots" / "10" / checkpoint.MARKER
+    marker = killed / "checkpoints" / "snapshots" / "10" / workdir.MARKER
     marker.parent.mkdir(parents=True)
     marker.touch()
     return killed

@@ -11,6 +11,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from bench.faults.place import Outcome, Place, lost
 from bench.faults.table import ROWS
 from jaxlm.workdir import write_json, write_text
@@ -33,6 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     # As in the tests: the runs of the campaign need no accelerator, and compare bits.
     os.environ |= {"JAX_PLATFORMS": "cpu"}
+    jax.config.update("jax_platforms", "cpu")  # in this process it is imported already
     for name in names:
         kept = _kept(args.workdir, args.seed, name)
         if kept is None or args.again:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from bench import runs
 from bench.faults.place import PLAIN, Outcome, Place
-from jaxlm.checkpoint import MARKER
 from jaxlm.integrity import CHECKSUMS
+from jaxlm.workdir import MARKER
 
 NEWEST = 60
 OVERRIDES = (*PLAIN, f"train.end={NEWEST} steps", "checkpoint.every=20 steps")

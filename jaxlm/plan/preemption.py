@@ -13,6 +13,8 @@ whole (`commit_s`), the one before it is what a preempted run goes back to.
 import math
 from dataclasses import dataclass
 
+from jaxlm import schedule
+from jaxlm.schedule import Cost
 from jaxlm.schema import ConfigError
 
 HOUR = 3600.0
@@ -51,7 +53,7 @@ class Preemption:
     @property
     def best_interval_s(self) -> float:
         """The interval that loses least; a checkpoint cannot begin before the last is whole."""
-        return max(math.sqrt(2 * self.stall_s * DAY / self.per_day), self.commit_s)
+        return schedule.best_interval(Cost(self.stall_s, self.commit_s), self.per_day)
 
     @property
     def best_lost(self) -> float:

@@ -1,5 +1,9 @@
 """What the fault campaign counts and writes; its rows are run by tests/system/test_faults.py."""
 
+import os
+import subprocess
+import sys
+
 from bench.faults.command import page
 from bench.faults.place import Outcome
 from bench.faults.table import ROWS
@@ -31,3 +35,29 @@ def test_the_page_tells_losses():
     text = page({"nan": row}, seed=5)
     assert "| nan | 3 | 2 | 1 | 1.0 | LOST: a / b |" in text and "--seed=5" in text
     assert f"1 of {len(ROWS)} rows" in text
+
+
+QUIET = """
+import sys
+import jax
+from bench.faults import command
+from bench.faults.place import Outcome
+from bench.faults.table import ROWS, Row
+
+def row(place):
+    print(jax.default_backend())
+    return Outcome()
+
+ROWS.clear()
+ROWS["row"] = Row(row, 1, "")
+command.main([f"--workdir={sys.argv[1]}", f"--page={sys.argv[1]}/page.md"])
+"""
+
+
+def test_it_looks_for_no_accelerator(tmp_path):
+    """Nor says JAX then that there is none."""
+    unset = {name: value for name, value in os.environ.items() if name != "JAX_PLATFORMS"}
+    command = [sys.executable, "-c", QUIET, str(tmp_path)]
+    done = subprocess.run(command, env=unset, capture_output=True, text=True)
+    assert done.returncode == 0 and "\ncpu\n" in done.stdout
+    assert done.stderr == ""

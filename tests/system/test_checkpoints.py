@@ -36,7 +36,7 @@ def test_the_first_save_is_a_full_one(config, tmp_path):
 
 
 def snapshots(workdir: Path) -> list[int]:
-    found = checkpoint.snapshots(workdir).glob(f"*/{checkpoint.MARKER}")
+    found = checkpoint.snapshots(workdir).glob(f"*/{workdirs.MARKER}")
     return sorted(int(marker.parent.name) for marker in found)
 
 
@@ -83,7 +83,7 @@ def test_a_snapshot_is_looked_at_but_not_resumed(origin, config, tmp_path):
 def test_a_missing_marker_stops_the_run_and_fallback_goes_on(origin, config, tmp_path):
     workdir = tmp_path / "run"
     shutil.copytree(origin, workdir)
-    (checkpoint.full(workdir) / "40" / checkpoint.MARKER).unlink()
+    (checkpoint.full(workdir) / "40" / workdirs.MARKER).unlink()
     command = runs.train(config, workdir, *SHORT)
     code, output = runs.finish(command, tmp_path / "refused.log")
     assert code == 2
