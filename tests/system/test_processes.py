@@ -86,9 +86,11 @@ def test_one_of_two_stopped(tmp_path, config, two):
 def test_the_coordinator_stopped(tmp_path, config):
     """The others see for themselves that it is silent."""
     log = tmp_path / "log"
-    command = runs.launch(config, tmp_path, runs.SLOWLY, "watch.heartbeat_seconds=10")
+    longer = ("train.end=1000 steps", "data.max_epochs=100")
+    command = runs.launch(config, tmp_path, runs.SLOWLY, "watch.heartbeat_seconds=10", *longer)
     with runs.running(command, log) as launcher:
         runs.wait_until(runs.says(log, "step     12/"), launcher)
+        time.sleep(3)  # what the others have heard of it may be so old: of its compile
         os.kill(runs.processes(launcher)[0], signal.SIGSTOP)
         runs.wait_until(lambda: re.search(LOST.format(0), log.read_text()) is not None, launcher)
 
