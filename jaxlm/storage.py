@@ -70,6 +70,8 @@ def check(url: str) -> None:
         )
     if not parts.netloc or ".." in parts.path.split("/"):
         raise UserError(f"{url}: must be {parts.scheme}://BUCKET/PATH, without '..'")
+    if re.search(r"[*\[\]]", url):
+        raise UserError(f"{url}: has one of * [ ], which clients take for patterns; rename it")
 
 
 def read_text(url: str) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bench.small_corpus import make_corpus
+from bench.stores import Fault, Proxy, put, put_tree
 from jaxlm import config as config_lib
 from jaxlm import storage
 from jaxlm.config import DataConfig
@@ -20,7 +21,6 @@ from jaxlm.data.corpus import open_corpus
 from jaxlm.data.files import open_files
 from jaxlm.data.manifest import ManifestError
 from jaxlm.errors import EnvironmentProblem
-from tests.stores import Fault, Proxy, put, put_tree
 
 SOURCES = {"web": (40, 40, 40, 40), "code": (40, 40)}
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from bench.stores import put_tree
 from jaxlm.data.cache import CacheConfig
 from jaxlm.data.documents import (
     SCHEMA,
@@ -32,7 +33,6 @@ from jaxlm.data.manifest import (
     Split,
     sha256,
 )
-from tests.stores import put_tree
 
 SALT = "order"
 SHARDS = 3
