@@ -28,6 +28,7 @@ from jaxlm.config import (
 from jaxlm.safety import CheckpointConfig
 from jaxlm.schema import to_dict
 from jaxlm.workdir import MARKER, write_json
+from launch.local import free_port
 
 STEPS = 120
 SAVE_EVERY = 20
@@ -92,6 +93,11 @@ def _command(
     return [sys.executable, "-m", module, name, *place, *rest]
 
 
+def apart() -> list[str]:
+    """Flags of two processes that no launcher starts, besides `--process=N`."""
+    return [f"--coordinator=127.0.0.1:{free_port()}", "--bind=127.0.0.1", "--processes=2"]
+
+
 def environment(devices: int) -> dict[str, str]:
     """For a process with so many fake devices."""
     # Unoptimised code compiles in half the time; what is compared here all runs on it.
@@ -152,15 +158,15 @@ def children(pid: int) -> list[int]:
     return [int(c) for c in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def process(launcher: subprocess.Popen, index: int) -> int | None:
-    """Pid of one of a launcher's processes, if it is there."""
+def processes(launcher: subprocess.Popen) -> dict[int, int]:
+    """Number of each of a launcher's processes that is there -> its pid."""
+    found = {}
     for child in children(launcher.pid):
         with contextlib.suppress(OSError):
-            if f"--process={index}".encode() in Path(f"/proc/{child}/cmdline").read_bytes().split(
-                b"\0"
-            ):
-                return child
-    return None
+            for argument in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
+                if argument.startswith(flag := b"--process="):
+                    found[int(argument.removeprefix(flag))] = child
+    return found
 
 
 # ---- results -------------------------------------------------------------------------------------

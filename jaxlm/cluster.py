@@ -163,8 +163,10 @@ def _missing(what: str, key: str, wait_s: float, error: Exception) -> str:
     except jax.errors.JaxRuntimeError:
         return f"waiting for {what!r}: {name(0)}, the coordinator, does not answer ({error})"
     missing = [name(i) for i in range(count) if i not in came]
-    named = ", ".join(missing[:20]) + (" ..." if len(missing) > 20 else "")
-    return f"{len(missing)} of {count} did not reach {what!r} within {wait_s:.0f} s: {named}"
+    return (
+        f"{len(missing)} of {count} did not reach {what!r} within {wait_s:.0f} s: "
+        f"{rollcall.some(missing)}"
+    )
 
 
 def _bracketed(host: str) -> str:

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from etils import epath
 
-from jaxlm import checkpoint, evidence, state, workdir
+from jaxlm import checkpoint, evidence, workdir
 from jaxlm import mesh as mesh_lib
 from jaxlm import run as run_lib
 from jaxlm.checkpoint import Checkpoints, Keep
@@ -162,13 +162,8 @@ def _checkpoint_before(directory: Workdir, bundle: Bundle) -> epath.Path:
 
 
 def _restore(opened: Opened, path: epath.Path) -> Origin:
-    definition, step = opened.step, int(path.name)
-    with contextlib.closing(Checkpoints(path.parent, Keep(1), read_only=True)) as found:
-        found.verify(step)
-        notes = found.notes(step)
-        run_lib.check_same_model(notes, opened)
-        template = state.abstract(definition.model, definition.optimizer, opened.where)
-        return Origin(path, found.restore(step, template), notes)
+    with run_lib.verified(path, opened) as (found, notes, template):
+        return Origin(path, found.restore(int(path.name), template), notes)
 
 
 # ---- lines ---------------------------------------------------------------------------------------

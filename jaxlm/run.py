@@ -3,7 +3,7 @@
 import contextlib
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -124,14 +124,23 @@ def read_params(path: epath.Path, opened: Opened) -> tuple[Params, dict[str, Any
 
     `CheckpointError` if it is damaged, `ConfigError` if it is of another model.
     """
+    with verified(path, opened) as (found, notes, template):
+        return found.restore_params(int(path.name), template.params), notes
+
+
+@contextlib.contextmanager
+def verified(
+    path: epath.Path, opened: Opened
+) -> Iterator[tuple[Checkpoints, dict[str, Any], TrainState]]:
+    """A checkpoint or snapshot to read, its notes, and the state of this run that it must fit.
+
+    `CheckpointError` if it is damaged, `ConfigError` if it is of another model.
+    """
     with contextlib.closing(Checkpoints(path.parent, Keep(1), read_only=True)) as found:
-        step = int(path.name)
-        found.verify(step)
-        notes = found.notes(step)
-        check_same_model(notes, opened)
-        model, optimizer = opened.step.model, opened.step.optimizer
-        template = state.abstract(model, optimizer, opened.where).params
-        return found.restore_params(step, template), notes
+        found.verify(int(path.name))
+        notes = found.notes(int(path.name))
+        _check_same_model(notes, opened)
+        yield found, notes, state.abstract(opened.step.model, opened.step.optimizer, opened.where)
 
 
 def open_run(cfg: Config, directory: Workdir) -> Opened:
@@ -167,7 +176,7 @@ def make_step(cfg: Config, mesh: Mesh, bos_id: int, pad_id: int) -> tuple[StepDe
     return step, state.shardings(model, optimizer, mesh)
 
 
-def check_same_model(saved: dict[str, Any], run: Opened) -> None:
+def _check_same_model(saved: dict[str, Any], run: Opened) -> None:
     """`ConfigError` if a checkpoint's parameters would mean something else in this run.
 
     `saved` are its `notes`. Other data may be looked at, in the same tokens.

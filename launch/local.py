@@ -118,7 +118,7 @@ def _attempt(job: Job, events: Events) -> tuple[list[Exit], bool]:
     ended: list[Exit] = []
     stopped, pressed, kill_at = False, False, math.inf
     try:
-        for spec in plan(job, _free_port()):
+        for spec in plan(job, free_port()):
             running[spec.index] = Process(spec, events)
         while running:
             event = _next_event(events, kill_at)
@@ -211,10 +211,18 @@ def _at(position: int) -> str:
     return "no position reached yet" if position < 0 else f"at position {position:,}"
 
 
-def _free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+def free_port() -> int:
+    """A port for a server that says `SO_REUSEADDR`, as most do.
+
+    It has just been closed after a connection: for the next minute (Linux) the system gives it to
+    nobody who asks for any port.
+    """
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()),
+        server.accept()[0],  # closed first: it is the one that the port waits for
+    ):
+        return server.getsockname()[1]
 
 
 def main(argv: Sequence[str]) -> int:
@@ -253,7 +261,7 @@ def main(argv: Sequence[str]) -> int:
     logs = args.logs or logs_of(args.workdir)
     job = Job(train, args.workdir, logs, args.processes, args.max_restarts)
     if args.dry_run:
-        for spec in plan(job, _free_port()):
+        for spec in plan(job, free_port()):
             print(shlex.join(spec.command))
         return exits.DONE
     try:

@@ -1,6 +1,7 @@
 """The launcher on real processes: small Python programs in the place of `jaxlm train`."""
 
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from jaxlm import rollcall
 from launch import local
 from launch.local import Job, main, plan, run
 from tests.launch.watch import is_gone, until, until_text
@@ -32,6 +34,15 @@ def job(workdir: Path, code: str, processes: int = 2, max_restarts: int = 3) -> 
 @pytest.fixture(autouse=True)
 def short_delays(monkeypatch):
     monkeypatch.setattr(local, "_LONGEST_DELAY_S", 0.02)
+
+
+def test_a_free_port_is_given_to_nobody_who_asks_for_any():
+    port = local.free_port()
+    with socket.socket() as s, pytest.raises(OSError, match="in use"):
+        s.bind(("127.0.0.1", port))
+    for host in ("127.0.0.1", None):  # but it is to be had by who asks for this one
+        with rollcall.listen(host, port):
+            pass
 
 
 # ---- plan and output -----------------------------------------------------------------------------
