@@ -223,7 +223,7 @@ def gcs() -> Iterator[Proxy]:
         from gcp_storage_emulator.server import create_server
     server = create_server("127.0.0.1", 0, in_memory=True, default_bucket=BUCKET)
     server.start()
-    port = server._api._httpd.server_port  # it tells no other way which one it got
+    port = server._api._httpd.server_port  # pyright: ignore[reportOptionalMemberAccess] (no other way tells it)
     with proxy("gs", port) as found:
         os.environ["STORAGE_EMULATOR_HOST"] = f"http://127.0.0.1:{found.port}"
         yield found
@@ -242,7 +242,7 @@ def _request(port: int, method: str, path: str, body: bytes) -> None:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     for name in ("werkzeug", "gcp_storage_emulator", "GCS"):
-        logging.getLogger(name).setLevel(logging.ERROR)
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of packages that serve tests alone
         yield

@@ -29,7 +29,7 @@ from orbax.checkpoint._src.multihost import multihost
 from orbax.checkpoint.options import AsyncOptions, AtomicityMode, AtomicityOptions
 
 from jaxlm import cluster, integrity, storage, stored_arrays, vote
-from jaxlm.errors import EnvironmentProblem
+from jaxlm.errors import EnvironmentProblem, UserError
 from jaxlm.integrity import CheckpointError
 from jaxlm.models.transformer import Params
 from jaxlm.schedule import Cost
@@ -145,11 +145,10 @@ class Checkpoints:
         self._saving.ended.result()
         if not self._saving.errors:
             return None
-        reason = str(self._saving.errors[0]).strip().splitlines()
         return EnvironmentProblem(
             f"{self.path(self._saving.step)}: the checkpoint could not be saved "
-            f"({reason[0] if reason else type(self._saving.errors[0]).__name__}). The ones before "
-            "it are whole: see that there is room, and that it can be written"
+            f"({_words(self._saving.errors[0])}). The ones before it are whole: see that there is "
+            "room, and that it can be written"
         )
 
     def discard_failed(self) -> None:
@@ -311,12 +310,20 @@ class _ForEver:
         return [(self._checkpoints.path(c.step) / FOR_EVER).exists() for c in checkpoints]
 
 
+def _words(error: Exception) -> str:
+    line = str(error).strip().partition("\n")[0]
+    return line if isinstance(error, UserError | CalledOff) else f"{type(error).__name__}: {line}"
+
+
 # ---- directories ---------------------------------------------------------------------------------
 
 
 def home(workdir: Workdir) -> epath.Path:
     """Where a work directory itself lies, on a disk or in a store."""
-    return epath.Path(workdir.absolute() if isinstance(workdir, Path) else workdir.url)
+    if isinstance(workdir, Path):
+        return epath.Path(workdir.absolute())
+    stored_arrays.prepare()
+    return epath.Path(workdir.url)
 
 
 def full(workdir: Workdir) -> epath.Path:

@@ -74,9 +74,9 @@ class Evidence:
                 }
             if jax.process_index() == 0:
                 with writer.going_on():
-                    place = run.workdir / "events" / event["event"]
+                    place = f"{run.workdir}/events/{event['event']}"
                     try:
-                        _write(run, place, event, found)
+                        _write(run, run.workdir / "events" / event["event"], event, found)
                     except UserError as e:
                         writer.say(f"{place}: the documents of the batch cannot be told ({e})")
                     writer.say(f"evidence is kept in {place}: jaxlm replay {event['event']}")

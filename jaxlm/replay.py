@@ -24,7 +24,7 @@ from jaxlm.evidence import Bundle, Evidence
 from jaxlm.guard import NO_LIMITS, Guard, Seen
 from jaxlm.run import Opened
 from jaxlm.saving import NOTHING
-from jaxlm.site import Workdir, send
+from jaxlm.site import Workdir, of, send
 from jaxlm.state import TrainState
 from jaxlm.step import Metrics, compile_train_step
 from jaxlm.train import Host
@@ -54,7 +54,7 @@ def replay(cfg: Config, directory: Workdir, name: str, exact: bool, start: str |
     bundle = evidence.read(directory, name)
     opened = run_lib.open_run(cfg, directory)
     _check_same_ids(opened, bundle)
-    path = epath.Path(start) if start else _checkpoint_before(directory, bundle)
+    path = checkpoint.home(of(start)) if start else _checkpoint_before(directory, bundle)
     with jax.set_mesh(opened.mesh):
         origin = _restore(opened, path)
         replayer = _Replayer(opened, origin)
