@@ -12,7 +12,9 @@ from data_tools.pack.shards import write_shard
 from jaxlm import mesh as mesh_lib
 from jaxlm.config import Config, DataConfig, MeshConfig
 from jaxlm.data import manifest as manifests
+from jaxlm.data.cache import CacheConfig
 from jaxlm.data.corpus import open_corpus
+from jaxlm.data.files import open_files
 from jaxlm.data.loader import Loader, Rows
 from jaxlm.data.manifest import Manifest, Mixture, Shard
 from jaxlm.data.source import open_train
@@ -40,7 +42,8 @@ def measure(batches: int) -> LoaderFigures:
     """Takes so many batches of a corpus made for it to the device, after those that warm up."""
     with tempfile.TemporaryDirectory() as directory:
         data = DataConfig(manifest=str(make_corpus(Path(directory))), seq_len=SEQ_LEN)
-        return _measure(open_train(data, ()), BATCH, batches)
+        files = open_files(data.manifest, CacheConfig())
+        return _measure(open_train(files, data, ()), BATCH, batches)
 
 
 def measure_run(cfg: Config) -> LoaderFigures:

@@ -24,10 +24,9 @@ def launch(directory: Path, argv: list[str]) -> int:
     rest = [arg for arg in argv if arg != processes]
     workdir = next(arg for arg in argv if arg.startswith("--workdir=")).partition("=")[2]
     program = (sys.executable, "-m", "bench.record_steps", str(directory), "train", *rest)
-    job = local.Job(
-        program, Path(workdir), int(processes.partition("=")[2]), max_restarts=1_000_000
-    )
-    return local.run(job)
+    count = int(processes.partition("=")[2])
+    logs = local.logs_of(workdir)
+    return local.run(local.Job(program, workdir, logs, count, max_restarts=1_000_000))
 
 
 def record() -> int:

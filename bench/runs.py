@@ -28,6 +28,7 @@ from jaxlm.config import (
 from jaxlm.safety import CheckpointConfig
 from jaxlm.schema import to_dict
 from jaxlm.workdir import MARKER, write_json
+from launch.local import free_port
 
 STEPS = 120
 SAVE_EVERY = 20
@@ -74,22 +75,27 @@ def config_file(path: Path, manifest: Path) -> Path:
 # ---- processes -----------------------------------------------------------------------------------
 
 
-def train(config: Path, workdir: Path, *overrides: str) -> list[str]:
+def train(config: Path, workdir: Path | str, *overrides: str) -> list[str]:
     """The command of one process; overrides as `train.end=10 steps`, flags as they are."""
     return _command("jaxlm", "train", config, workdir, overrides)
 
 
-def launch(config: Path, workdir: Path, *overrides: str, processes: int = 2) -> list[str]:
+def launch(config: Path, workdir: Path | str, *overrides: str, processes: int = 2) -> list[str]:
     """The command of the local launcher."""
     return [*_command("launch", "local", config, workdir, overrides), f"--processes={processes}"]
 
 
 def _command(
-    module: str, name: str, config: Path, workdir: Path, overrides: Sequence[str]
+    module: str, name: str, config: Path, workdir: Path | str, overrides: Sequence[str]
 ) -> list[str]:
     place = [f"--config={config}", f"--workdir={workdir}"]
     rest = (o if o.startswith("--") else f"--config.{o}" for o in overrides)
     return [sys.executable, "-m", module, name, *place, *rest]
+
+
+def apart() -> list[str]:
+    """Flags of two processes that no launcher starts, besides `--process=N`."""
+    return [f"--coordinator=127.0.0.1:{free_port()}", "--bind=127.0.0.1", "--processes=2"]
 
 
 def environment(devices: int) -> dict[str, str]:
@@ -155,15 +161,15 @@ def children(pid: int) -> list[int]:
         return []
 
 
-def process(launcher: subprocess.Popen, index: int) -> int | None:
-    """Pid of one of a launcher's processes, if it is there."""
+def processes(launcher: subprocess.Popen) -> dict[int, int]:
+    """Number of each of a launcher's processes that is there -> its pid."""
+    found = {}
     for child in children(launcher.pid):
         with contextlib.suppress(OSError):
-            if f"--process={index}".encode() in Path(f"/proc/{child}/cmdline").read_bytes().split(
-                b"\0"
-            ):
-                return child
-    return None
+            for argument in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
+                if argument.startswith(flag := b"--process="):
+                    found[int(argument.removeprefix(flag))] = child
+    return found
 
 
 # ---- results -------------------------------------------------------------------------------------

@@ -164,7 +164,7 @@ def _run(args: argparse.Namespace, overrides: list[str]) -> int:
     from data_tools.build import build
     from data_tools.recipe import Recipe
     from jaxlm.schema import load
-    from jaxlm.workdir import check_writable
+    from jaxlm.site import check_writable
 
     check_writable(args.workdir)
     recipe = load(Recipe, args.config, overrides)
@@ -193,7 +193,7 @@ def _look(args: argparse.Namespace) -> int:
     """The commands that read no recipe."""
     if args.command == "sample":
         from data_tools.sample import sample
-        from jaxlm.workdir import check_writable
+        from jaxlm.site import check_writable
 
         check_writable(args.workdir)
         sample(args.workdir)

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from data_tools.samples import SAMPLE_CHARACTERS
 from data_tools.stage import Commit, Input, committed
 from data_tools.state import state
 from jaxlm.data import manifest
-from jaxlm.data.documents import Documents, Entry
+from jaxlm.data.documents import Documents, Entry, table_path
 from jaxlm.data.manifest import Manifest
 from jaxlm.schema import parse
 
@@ -199,7 +200,7 @@ class _Trail:
 
     def _pieces(self, corpus: Manifest) -> list[Entry]:
         """Where it lies: best_fit packing cuts a long document."""
-        pieces = Documents(self._workdir, corpus).by_id(self._id)
+        pieces = Documents(corpus, partial(table_path, self._workdir)).by_id(self._id)
         if not pieces:
             raise _damaged(
                 self._workdir / "shards",

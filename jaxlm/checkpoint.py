@@ -15,24 +15,25 @@ A save that fails is an outcome, not an exception: the run goes on, and `saving.
 import contextlib
 import functools
 import logging
-import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import orbax.checkpoint as ocp
+from etils import epath
 from orbax.checkpoint import checkpoint_managers as policies
 from orbax.checkpoint._src.multihost import multihost
 from orbax.checkpoint.options import AsyncOptions, AtomicityMode, AtomicityOptions
 
-from jaxlm import cluster, integrity
+from jaxlm import cluster, integrity, storage, stored_arrays, vote
 from jaxlm.errors import EnvironmentProblem
 from jaxlm.integrity import CheckpointError
 from jaxlm.models.transformer import Params
 from jaxlm.schedule import Cost
+from jaxlm.site import Workdir
 from jaxlm.state import TrainState
 from jaxlm.vote import CalledOff, Vote
 from jaxlm.workdir import MARKER
@@ -54,9 +55,22 @@ class Keep(NamedTuple):
 class Checkpoints:
     """Checkpoints of one kind, each in `directory/<step>`."""
 
-    def __init__(self, directory: Path, keep: Keep, read_only: bool = False):
+    def __init__(
+        self,
+        directory: epath.PathLike,
+        keep: Keep,
+        read_only: bool = False,
+        before_commit: Callable[[], None] = lambda: None,
+    ):
+        """`directory`: a path or a URL. `before_commit`: called by process 0 when all is written.
+
+        What it raises fails the save.
+        """
         _say_failures_once()
-        self._directory = directory
+        self._directory = epath.Path(directory)
+        if storage.is_url(str(directory)):
+            stored_arrays.prepare()
+        self._before = before_commit
         self._saving: _Save | None = None
         self.cost: Cost | None = None
         """Of the last save that ended well."""
@@ -78,7 +92,7 @@ class Checkpoints:
                     barrier_sync_fn=self._in_step,
                     post_finalization_callback=self._before_commit,
                 ),
-                multiprocessing_options=_barriers(directory.name),
+                multiprocessing_options=_barriers(self._directory.name),
             ),
         )
 
@@ -94,7 +108,7 @@ class Checkpoints:
             found = [step for step in found if step != save.step]
         return sorted(found)
 
-    def path(self, step: int) -> Path:
+    def path(self, step: int) -> epath.Path:
         """Where the checkpoint of a step lies."""
         return self._directory / str(step)
 
@@ -139,7 +153,7 @@ class Checkpoints:
         return EnvironmentProblem(
             f"{self.path(self._saving.step)}: the checkpoint could not be saved "
             f"({reason[0] if reason else type(self._saving.errors[0]).__name__}). The ones before "
-            "it are whole: see that the disk has room and can be written"
+            "it are whole: see that there is room, and that it can be written"
         )
 
     def discard_failed(self) -> None:
@@ -150,7 +164,7 @@ class Checkpoints:
         assert self._saving is not None and not self.busy
         self._forget_error()
         if jax.process_index() == 0:
-            with contextlib.suppress(OSError):  # the next save tries it again
+            with contextlib.suppress(Exception):  # the next save tries it again
                 self._remove_unfinished(self._saving.step)
         self.reload()
         self._saving.discarded = True
@@ -158,7 +172,7 @@ class Checkpoints:
     def _remove_unfinished(self, step: int) -> None:
         path = self.path(step)
         if path.exists() and not (path / MARKER).exists():
-            shutil.rmtree(path)
+            path.rmtree()
 
     def close(self) -> None:
         """Waits, and gives the threads back."""
@@ -184,7 +198,7 @@ class Checkpoints:
             probe.write_bytes(b"probe")
             probe.unlink()
             mine = None
-        except OSError as e:
+        except Exception as e:
             mine = e
             save.errors.append(e)
         problems = cluster.gather(f"step {save.step} can be saved", mine and str(mine))
@@ -211,8 +225,12 @@ class Checkpoints:
 
     def _in_step(self, *, key: str, timeout_ms: int) -> None:
         """Orbax's barriers in the background."""
-        if self._saving is not None:
-            self._saving.vote(key=key, timeout_ms=timeout_ms)
+        save = self._saving
+        if save is not None:
+            if vote.WRITTEN in key:
+                mine = f"{STATE}/ocdbt.process_{jax.process_index()}"
+                integrity.write_share(self.path(save.step), mine)
+            save.vote(key=key, timeout_ms=timeout_ms)
 
     def _before_commit(self) -> None:
         """Called by Orbax when all files are there, before the commit marker is.
@@ -225,8 +243,9 @@ class Checkpoints:
             return
         try:
             if save.for_ever:
-                (self.path(save.step) / FOR_EVER).touch()
+                (self.path(save.step) / FOR_EVER).write_text("")
             integrity.write(self.path(save.step))
+            self._before()
         except Exception as e:
             save.errors.append(e)
             raise
@@ -307,39 +326,58 @@ class _ForEver:
 # ---- directories ---------------------------------------------------------------------------------
 
 
-def full(workdir: Path) -> Path:
+def home(workdir: Workdir) -> epath.Path:
+    """Where a work directory itself lies, on a disk or in a store."""
+    return epath.Path(workdir.absolute() if isinstance(workdir, Path) else workdir.url)
+
+
+def full(workdir: Workdir) -> epath.Path:
     """Where a run's full checkpoints lie."""
-    return workdir.absolute() / "checkpoints" / "full"
+    return home(workdir) / "checkpoints" / "full"
 
 
-def snapshots(workdir: Path) -> Path:
+def snapshots(workdir: Workdir) -> epath.Path:
     """Where a run's snapshots lie."""
-    return workdir.absolute() / "checkpoints" / "snapshots"
+    return home(workdir) / "checkpoints" / "snapshots"
 
 
-def newest(workdir: Path) -> Path | None:
-    """The newest committed checkpoint or snapshot of a run."""
-    markers = [m for kind in (full(workdir), snapshots(workdir)) for m in kind.glob(f"*/{MARKER}")]
-    return max((m.parent for m in markers), key=lambda path: int(path.name), default=None)
+def newest(directory: epath.Path) -> epath.Path | None:
+    """The newest committed checkpoint or snapshot of a run, by its `home`."""
+    kinds = (directory / "checkpoints" / "full", directory / "checkpoints" / "snapshots")
+    found = [path for kind in kinds for path in committed(kind)]
+    return max(found, key=lambda path: int(path.name), default=None)
 
 
-def abandon_unfinished(workdir: Path) -> None:
+def committed(kind: epath.Path) -> list[epath.Path]:
+    """The whole checkpoints in a directory of them, in no order."""
+    return [marker.parent for marker in kind.glob(f"*/{MARKER}")]
+
+
+def abandoned(workdir: Workdir, why: str) -> epath.Path:
+    """Where checkpoints are moved that are not gone on from."""
+    return home(workdir) / "abandoned" / why
+
+
+def abandon_unfinished(workdir: Workdir) -> None:
     """Moves saves without a commit marker to `abandoned/`; all processes call it and wait."""
     if jax.process_index() == 0:
         for kind in (full(workdir), snapshots(workdir)):
-            kind.mkdir(parents=True, exist_ok=True)
-            for path in sorted(kind.iterdir()):
+            kind.mkdir(parents=True, exist_ok=True)  # in a store there are none, and none is needed
+            for path in sorted(kind.iterdir()) if kind.is_dir() else ():
                 if path.is_dir() and not (path / MARKER).exists():
                     target = abandon(workdir, path, time.strftime("%Y%m%d-%H%M%S"))
                     print(f"{path}: a save that was not finished; moved to {target}", flush=True)
     cluster.gather("unfinished saves are moved", True)
 
 
-def abandon(workdir: Path, checkpoint: Path, why: str) -> Path:
+def abandon(workdir: Workdir, checkpoint: epath.Path, why: str) -> epath.Path:
     """Moves a checkpoint out of the way, and says where to."""
-    target = workdir / "abandoned" / why / checkpoint.parent.name / checkpoint.name
-    target.parent.mkdir(parents=True, exist_ok=True)
-    checkpoint.rename(target)
+    target = abandoned(workdir, why) / checkpoint.parent.name / checkpoint.name
+    if storage.is_url(str(checkpoint)):
+        storage.move(str(checkpoint), str(target), MARKER)
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        checkpoint.rename(target)
     return target
 
 
@@ -368,11 +406,14 @@ def _say_failures_once() -> None:
 
 
 @contextlib.contextmanager
-def _readable(directory: Path) -> Iterator[None]:
+def _readable(directory: epath.Path) -> Iterator[None]:
     """Whatever Orbax raises while reading says which checkpoint it was."""
     try:
         yield
     except Exception as e:
+        problem = storage.problem(e, str(directory)) if storage.is_url(str(directory)) else None
+        if problem is not None:
+            raise problem from e
         raise CheckpointError(
             f"{directory}: the checkpoint exists but cannot be read ({type(e).__name__}: {e}). "
             "The run stops rather than start anew beside it; restore it or move it away by hand."

@@ -15,11 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from jaxlm import platforms, storage
+from jaxlm import platforms, site, storage
 from jaxlm.errors import EnvironmentProblem, UserError
 
 if TYPE_CHECKING:
     from jaxlm.config import Config
+    from jaxlm.site import Workdir
 
 OVERRIDE = "--config."
 
@@ -63,6 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _tell(command: str, error: Exception) -> int | None:
     """Says what a user can put right; the exit code, None for a bug."""
+    error = storage.problem(error) or error
     if isinstance(error, UserError):
         print(f"jaxlm {command}: {error}", file=sys.stderr, flush=True)
         return error.exit_code
@@ -119,19 +121,28 @@ def parser() -> argparse.ArgumentParser:
     config = add("config", _config, "every field of a configuration, its value and its meaning")
     config.add_argument("--config", type=Path, metavar="FILE", help="default: the defaults")
     demo = add("demo", _demo, "the whole way from raw text to a trained model, in minutes")
-    demo.add_argument("--workdir", type=_directory, default=Path("runs/demo"), metavar="DIR")
+    demo.add_argument("--workdir", type=_local, default=Path("runs/demo"), metavar="DIR")
     return top
 
 
-def _directory(path: str) -> Path:
-    """Of a run or a checkpoint. A URL would become a directory called `gs:` here."""
-    if storage.is_url(path):
-        raise argparse.ArgumentTypeError(
-            f"{path.partition(':')[0]}: is no directory: of an object store a run reads its corpus "
-            "alone (config.data.manifest). Give a directory that all hosts see, as a network disk, "
-            "or a bucket that is mounted (docs/storage.md)"
-        )
-    return Path(path)
+def _directory(name: str) -> "Workdir":
+    try:
+        return site.of(name)
+    except UserError as e:
+        raise argparse.ArgumentTypeError(str(e)) from None
+
+
+def _checkpoint(name: str) -> str:
+    """A path or a URL, as it was given."""
+    _directory(name)
+    return name
+
+
+def _local(name: str) -> Path:
+    """A URL would become a directory called `gs:` here."""
+    if storage.is_url(name):
+        raise argparse.ArgumentTypeError(f"{name.partition(':')[0]}: must be a directory here")
+    return Path(name)
 
 
 def _add_train(command: argparse.ArgumentParser) -> None:
@@ -159,7 +170,7 @@ def _add_train(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--init-from",
-        type=lambda path: str(_directory(path)),
+        type=_checkpoint,
         metavar="PATH",
         help="of a new run: take the parameters of this checkpoint, snapshot or run",
     )
@@ -251,7 +262,7 @@ def _add_replay(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--from",
         dest="start",
-        type=_directory,
+        type=_checkpoint,
         metavar="PATH",
         help="full checkpoint to begin with; default: the last one before the event",
     )
@@ -340,6 +351,7 @@ def _replay(args: argparse.Namespace) -> int:
 def _status(args: argparse.Namespace) -> int:
     from jaxlm import status, status_lines
 
+    site.fetch(args.workdir)
     now = time.time()
     found = status.of(args.workdir, now)
     if args.json:
@@ -357,9 +369,15 @@ def _config(args: argparse.Namespace) -> int:
 
 
 def _of_run(args: argparse.Namespace, saved: str = "config.json") -> "Config":
-    """The config that is given, or else the one that was written into the work directory."""
+    """The config that is given, or else the one that was written into the work directory.
+
+    What the command reads is here then.
+    """
     from jaxlm import config
 
+    site.fetch(args.workdir)
+    if saved.startswith("events/"):
+        site.fetch(args.workdir, saved.rpartition("/")[0])
     path = args.workdir / saved
     if args.config is None and not path.is_file():
         raise UserError(f"--workdir={args.workdir}: no {saved} there; has a run started?")

@@ -8,7 +8,7 @@ import itertools
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -134,6 +134,28 @@ def gather(what: str, value: Any, wait_s: float | None = None) -> list[Any]:
     return values
 
 
+def of_first[T](what: str, find: Callable[[], T]) -> T:
+    """What process 0 finds (plain data), on all; so is a `UserError`. A barrier of that name.
+
+    For files that it alone is sure to see as they are.
+    """
+    if jax.process_count() == 1:
+        return find()
+    found: list[Any] = [None, None]
+    if jax.process_index() == 0:
+        try:
+            found[0] = find()
+        except UserError as e:
+            found[1] = [str(e), e.exit_code]
+    value, problem = gather(what, found)[0]
+    if problem is not None:
+        text, code = problem
+        error = UserError(text)
+        error.exit_code = code
+        raise error
+    return value
+
+
 def _missing(what: str, key: str, wait_s: float, error: Exception) -> str:
     count = jax.process_count()
     try:
@@ -141,8 +163,10 @@ def _missing(what: str, key: str, wait_s: float, error: Exception) -> str:
     except jax.errors.JaxRuntimeError:
         return f"waiting for {what!r}: {name(0)}, the coordinator, does not answer ({error})"
     missing = [name(i) for i in range(count) if i not in came]
-    named = ", ".join(missing[:20]) + (" ..." if len(missing) > 20 else "")
-    return f"{len(missing)} of {count} did not reach {what!r} within {wait_s:.0f} s: {named}"
+    return (
+        f"{len(missing)} of {count} did not reach {what!r} within {wait_s:.0f} s: "
+        f"{rollcall.some(missing)}"
+    )
 
 
 def _bracketed(host: str) -> str:

@@ -3,7 +3,6 @@
 import dataclasses
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,9 +13,10 @@ from jaxlm.config import Config
 from jaxlm.errors import UserError
 from jaxlm.evaluate import Evaluator, table
 from jaxlm.sample import Sampling
+from jaxlm.site import Workdir, send
 
 
-def evaluate(cfg: Config, directory: Path) -> int:
+def evaluate(cfg: Config, directory: Workdir) -> int:
     """Scores the newest checkpoint on `evaluate.rows` held-out rows of each type, 0 on all.
 
     Writes `evaluation-<step>.json` into the work directory.
@@ -35,17 +35,18 @@ def evaluate(cfg: Config, directory: Path) -> int:
     print(f"step {step} of {directory}\n{table(scores)}")
     data = {"step": step, "scores": {name: s._asdict() for name, s in scores.items()}}
     workdir.write_json(directory / f"evaluation-{step}.json", data)
+    send(directory)
     return 0
 
 
-def sample(cfg: Config, directory: Path, prompts: Sequence[str], how: Sampling) -> int:
+def sample(cfg: Config, directory: Workdir, prompts: Sequence[str], how: Sampling) -> int:
     """Prints a text for each prompt, the prompt itself included."""
     for text in texts(cfg, directory, prompts, how):
         print(text, end="\n\n", flush=True)
     return 0
 
 
-def texts(cfg: Config, directory: Path, prompts: Sequence[str], how: Sampling) -> list[str]:
+def texts(cfg: Config, directory: Workdir, prompts: Sequence[str], how: Sampling) -> list[str]:
     """A text for each prompt from the newest checkpoint, the prompt itself included."""
     opened, params, _ = run.open_trained(cfg, directory)
     tokenizer = opened.corpus.tokenizer

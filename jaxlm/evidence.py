@@ -30,6 +30,7 @@ from jaxlm.models.transformer import Params
 from jaxlm.probe import compile_norms
 from jaxlm.run import Opened
 from jaxlm.schema import to_dict
+from jaxlm.site import Workdir
 from jaxlm.trace import Trace
 
 
@@ -89,14 +90,14 @@ class Evidence:
         return jax.tree.map(lambda x: np.asarray(x).tolist(), found._asdict())
 
 
-def read(directory: Path, name: str) -> Bundle:
+def read(directory: Workdir, name: str) -> Bundle:
     """What was kept of an event; `UserError` if there is nothing of that name."""
     place = directory / "events" / name
     try:
         event = json.loads((place / "event.json").read_text(encoding="utf-8"))
         ids_BT1 = np.load(place / "batch.npy", allow_pickle=False)
     except (OSError, ValueError) as e:
-        known = sorted(path.parent.name for path in directory.glob("events/*/event.json"))
+        known = sorted(path.parent.name for path in (directory / "events").glob("*/event.json"))
         raise UserError(
             f"{place}: no evidence can be read there ({e}); this run has "
             + (", ".join(known) or "none")

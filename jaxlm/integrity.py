@@ -1,19 +1,23 @@
 """Checksums of a checkpoint's files: written before it is committed, compared before it is read.
 
-Orbax keeps none of array data: a flipped bit would be restored as a wrong number.
+Orbax keeps none of array data: a flipped bit would be restored as a wrong number. The sums are of
+what was written, read back, each process its own share; so are the comparisons.
 """
 
 import json
 import zlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jax
+from etils import epath
 
-from jaxlm import cluster
+from jaxlm import cluster, storage
 from jaxlm.errors import UserError
 
 CHECKSUMS = "checksums.json"
+SHARE = ".sums"
 REWRITTEN = "_CHECKPOINT_METADATA"
 """Orbax updates this file after the checksums are written."""
 
@@ -26,28 +30,42 @@ class Damaged(CheckpointError):
     """One whose files are not those that were written."""
 
 
-def write(directory: Path) -> None:
-    """Writes the checksums of all files in a directory."""
-    files = (p for p in directory.rglob("*") if p.is_file() and p.name != REWRITTEN)
-    names = sorted(str(p.relative_to(directory)) for p in files)
-    sums = dict(zip(names, _checksums(directory, names), strict=True))
-    (directory / CHECKSUMS).write_text(json.dumps(sums), encoding="utf-8")
+def write_share(directory: epath.Path, mine: str) -> None:
+    """Writes the checksums of the files that are below `mine` in a directory, for `write`."""
+    names = [f"{mine}/{name}" for name in _files(directory / mine)]
+    (directory / f"{mine.replace('/', '.')}{SHARE}").write_text(json.dumps(_sums(directory, names)))
 
 
-def verify(directory: Path) -> None:
+def write(directory: epath.Path) -> None:
+    """Writes the checksums of all files in a directory; those of shares are taken as they are."""
+    files = _files(directory)
+    shares = [name for name in files if name.endswith(SHARE)]
+    sums: dict[str, list[int] | None] = {}
+    for share in shares:
+        sums |= json.loads((directory / share).read_text())
+    known = sums.keys() | shares
+    rest = [n for n in files if n not in known and n.rpartition("/")[2] != REWRITTEN]
+    sums |= _sums(directory, rest)
+    (directory / CHECKSUMS).write_text(json.dumps(sums))
+    for share in shares:
+        (directory / share).unlink()
+
+
+def verify(directory: epath.Path) -> None:
     """Compares each file with its checksum, each process its share; all agree on the outcome.
 
     Raises `Damaged` with the names of damaged and missing files.
     """
     try:
-        expected = json.loads((directory / CHECKSUMS).read_text(encoding="utf-8"))
+        expected = json.loads(_tried(directory / CHECKSUMS, lambda path: path.read_text()))
         if not isinstance(expected, dict) or not expected:
             raise ValueError("names no file")
     except (OSError, ValueError) as e:
         problems = [f"{CHECKSUMS}: {e}"]
     else:
         mine = sorted(expected)[jax.process_index() :: jax.process_count()]
-        found = dict(zip(mine, _checksums(directory, mine), strict=True))
+        found = _sums(directory, mine)
+        found |= _sums(directory, [n for n in mine if found[n] != expected[n]])  # misread, perhaps
         problems = [
             f"{name}: {'is missing' if found[name] is None else 'does not match its checksum'}"
             for name in mine
@@ -63,19 +81,36 @@ def verify(directory: Path) -> None:
         )
 
 
-def _checksums(directory: Path, names: list[str]) -> list[list[int] | None]:
+def _files(directory: epath.Path) -> list[str]:
+    if storage.is_url(str(directory)):
+        return sorted(storage.sizes(str(directory), [""]))
+    files = (p for p in Path(directory).rglob("*") if p.is_file())
+    return sorted(str(p.relative_to(directory)) for p in files)
+
+
+def _sums(directory: epath.Path, names: list[str]) -> dict[str, list[int] | None]:
     """[size, crc32] of each file, None where it is missing."""
     # Threads help: crc32 and reads let go of the interpreter's lock.
     with ThreadPoolExecutor(4) as pool:
-        return list(pool.map(lambda name: _checksum(directory / name), names))
+        found = pool.map(lambda name: _checksum(directory / name), names)
+        return dict(zip(names, found, strict=True))
 
 
-def _checksum(path: Path) -> list[int] | None:
-    size, crc = 0, 0
-    try:
+def _checksum(path: epath.Path) -> list[int] | None:
+    def read(path: epath.Path) -> list[int]:
+        size, crc = 0, 0
         with path.open("rb") as f:
             while block := f.read(1 << 22):
                 size, crc = size + len(block), zlib.crc32(block, crc)
+        return [size, crc]
+
+    try:
+        return _tried(path, read)
     except FileNotFoundError:
         return None
-    return [size, crc]
+
+
+def _tried[T](path: epath.Path, read: Callable[[epath.Path], T]) -> T:
+    """A store that fails is asked again, and is not taken for one that holds damaged files."""
+    url = str(path)
+    return storage.tried(url, lambda: read(path)) if storage.is_url(url) else read(path)

@@ -13,13 +13,13 @@ import time
 from collections.abc import Iterable
 from itertools import accumulate
 from operator import or_
-from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from jaxlm import workdir
 from jaxlm.activity import HERE, Activity
 from jaxlm.errors import RESTART, UserError
+from jaxlm.site import Workdir
 
 FILE = "ledger.jsonl"
 
@@ -76,7 +76,7 @@ class Ledger:
     was.
     """
 
-    def __init__(self, directory: Path | None):
+    def __init__(self, directory: Workdir | None):
         """`directory`: None where another process keeps the ledger; then nothing is written."""
         self._path = directory and directory / FILE
         self._attempt = secrets.token_hex(4)
@@ -161,7 +161,7 @@ class Ledger:
                 return
 
 
-def read(directory: Path) -> list[Line]:
+def read(directory: Workdir) -> list[Line]:
     """The lines, oldest first; none where there is no ledger. What is no line is left out."""
     path, found = directory / FILE, []
     if path.exists():

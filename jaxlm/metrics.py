@@ -10,7 +10,6 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -22,6 +21,7 @@ from jaxlm import activity, hardware
 from jaxlm.activity import Activity
 from jaxlm.clock import crossed
 from jaxlm.config import ModelConfig
+from jaxlm.site import Workdir
 from jaxlm.workdir import EVENTS, append_line, open_lines, plain, write_status
 
 
@@ -116,7 +116,7 @@ class Writer:
 
     def __init__(
         self,
-        workdir: Path,
+        workdir: Workdir,
         *,
         batch_tokens: int,
         flops_per_token: float,

@@ -6,13 +6,13 @@ itself, by the very steps of the run. Nothing of the run is changed.
 
 import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from etils import epath
 
-from jaxlm import checkpoint, evidence, state, workdir
+from jaxlm import checkpoint, evidence, workdir
 from jaxlm import mesh as mesh_lib
 from jaxlm import run as run_lib
 from jaxlm.checkpoint import Checkpoints, Keep
@@ -24,18 +24,18 @@ from jaxlm.evidence import Bundle, Evidence
 from jaxlm.guard import NO_LIMITS, Guard, Seen
 from jaxlm.run import Opened
 from jaxlm.saving import NOTHING
+from jaxlm.site import Workdir, send
 from jaxlm.state import TrainState
 from jaxlm.step import Metrics, compile_train_step
 from jaxlm.train import Host
 
 REPORT = "replay.json"
-MARKERS = f"*/{workdir.MARKER}"
 
 
 class Origin(NamedTuple):
     """Where a replay begins."""
 
-    path: Path
+    path: epath.Path
     state: TrainState
     notes: dict[str, Any]
 
@@ -45,16 +45,16 @@ class Origin(NamedTuple):
         return int(self.path.name)
 
 
-def replay(cfg: Config, directory: Path, name: str, exact: bool, start: Path | None) -> int:
+def replay(cfg: Config, directory: Workdir, name: str, exact: bool, start: str | None) -> int:
     """Prints the batch's figures beside those recorded and those of the batch before it.
 
-    `start`: a full checkpoint to take the parameters from. Writes `replay.json` beside the
-    evidence. `UserError` if the event has none, or there is no checkpoint before it.
+    `start`: path or URL of a full checkpoint to take the parameters from. Writes `replay.json`
+    beside the evidence. `UserError` if the event has none, or there is no checkpoint before it.
     """
     bundle = evidence.read(directory, name)
     opened = run_lib.open_run(cfg, directory)
     _check_same_ids(opened, bundle)
-    path = start or _checkpoint_before(directory, bundle)
+    path = epath.Path(start) if start else _checkpoint_before(directory, bundle)
     with jax.set_mesh(opened.mesh):
         origin = _restore(opened, path)
         replayer = _Replayer(opened, origin)
@@ -64,6 +64,7 @@ def replay(cfg: Config, directory: Path, name: str, exact: bool, start: Path | N
     for line in _lines(bundle, origin, report):
         print(line)
     workdir.write_json(bundle.path / REPORT, workdir.plain(report))
+    send(directory)
     return 0
 
 
@@ -140,16 +141,16 @@ def _check_same_ids(opened: Opened, bundle: Bundle) -> None:
         )
 
 
-def _checkpoint_before(directory: Path, bundle: Bundle) -> Path:
+def _checkpoint_before(directory: Workdir, bundle: Bundle) -> epath.Path:
     """The newest full checkpoint that had not come to the event's batch.
 
     Those that a run left when it went back count too; those of the same steps, done again with
     other rows, do not.
     """
     event = bundle.event
-    moved = directory.absolute() / "abandoned" / event["event"] / "full"
-    markers = [m for place in (checkpoint.full(directory), moved) for m in place.glob(MARKERS)]
-    for path in sorted((m.parent for m in markers), key=lambda p: int(p.name), reverse=True):
+    moved = checkpoint.abandoned(directory, event["event"]) / "full"
+    paths = [*checkpoint.committed(checkpoint.full(directory)), *checkpoint.committed(moved)]
+    for path in sorted(paths, key=lambda p: int(p.name), reverse=True):
         with contextlib.closing(Checkpoints(path.parent, Keep(1), read_only=True)) as found:
             step = int(path.name)
             if step < event["step"] and found.notes(step)["position"] <= event["before"]:
@@ -160,14 +161,9 @@ def _checkpoint_before(directory: Path, bundle: Bundle) -> Path:
     )
 
 
-def _restore(opened: Opened, path: Path) -> Origin:
-    definition, step = opened.step, int(path.name)
-    with contextlib.closing(Checkpoints(path.parent, Keep(1), read_only=True)) as found:
-        found.verify(step)
-        notes = found.notes(step)
-        run_lib.check_same_model(notes, opened)
-        template = state.abstract(definition.model, definition.optimizer, opened.where)
-        return Origin(path, found.restore(step, template), notes)
+def _restore(opened: Opened, path: epath.Path) -> Origin:
+    with run_lib.verified(path, opened) as (found, notes, template):
+        return Origin(path, found.restore(int(path.name), template), notes)
 
 
 # ---- lines ---------------------------------------------------------------------------------------

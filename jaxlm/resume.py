@@ -3,12 +3,12 @@
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
+from etils import epath
 
-from jaxlm import checkpoint, cluster, state, workdir
+from jaxlm import checkpoint, cluster, site, state, workdir
 from jaxlm.activity import HERE, Activity
 from jaxlm.checkpoint import Checkpoints, Keep
 from jaxlm.config import Config
@@ -19,6 +19,7 @@ from jaxlm.data.source import TrainRows
 from jaxlm.integrity import CheckpointError, Damaged
 from jaxlm.run import Beginning, Options, Run, read_params
 from jaxlm.schema import ConfigError, changes, to_dict
+from jaxlm.site import Workdir
 
 DATA, TOKENIZER = "data", "tokenizer"
 """What `--allow-change` may name besides fixed fields."""
@@ -77,6 +78,7 @@ def _write_start(
         init_from=options.init_from,
     )
     workdir.append_start(run.workdir, start)
+    site.send(run.workdir)
 
 
 # ---- a run that has begun before -----------------------------------------------------------------
@@ -102,7 +104,8 @@ def _resumed(
 
 def _newest(run: Run, options: Options, say: Callable[[str], None]) -> int | None:
     """Step of the newest checkpoint, which is whole; None if the run has none."""
-    step, saved = run.checkpoints.latest(), workdir.saved(run.workdir)
+    step = run.checkpoints.latest()
+    saved = cluster.of_first("the last save", lambda: workdir.saved(run.workdir))
     if saved is not None and (step is None or step < saved) and not options.fallback:
         raise CheckpointError(
             f"{run.checkpoints.path(saved)}: this run has saved step {saved}, and now it is not "
@@ -152,7 +155,7 @@ def _put_aside(
     kind.reload()
 
 
-def check_resumes(cfg: Config, directory: Path, corpus: Corpus) -> None:
+def check_resumes(cfg: Config, directory: Workdir, corpus: Corpus) -> None:
     """`UserError` if the newest checkpoint in a directory is of another config or other data.
 
     Reads its notes alone, and writes nothing. That it is whole is for a start to see.
@@ -246,14 +249,14 @@ def _new(run: Run, options: Options, say: Callable[[str], None]) -> Beginning:
         )
     fresh = state.init(run.step.model, run.step.optimizer, run.cfg.train.seed, run.where)
     if options.init_from is not None:
-        path = _origin(Path(options.init_from).absolute())
+        path = _origin(checkpoint.home(site.of(options.init_from)))
         with HERE.during(Activity.RESTORE):
             fresh = fresh._replace(params=read_params(path, run)[0])
         say(f"parameters from {path}")
     return Beginning(fresh, 0, 0, {})
 
 
-def _origin(path: Path) -> Path:
+def _origin(path: epath.Path) -> epath.Path:
     """A checkpoint, of its own path or of its run's work directory: the newest there."""
     if (path / workdir.MARKER).exists():
         return path

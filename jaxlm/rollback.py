@@ -11,11 +11,11 @@ any two resumes right:
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import jax
+from etils import epath
 
-from jaxlm import checkpoint, cluster, workdir
+from jaxlm import checkpoint, cluster, site, workdir
 from jaxlm.checkpoint import Checkpoints
 from jaxlm.data import skips
 from jaxlm.data.skips import Skips
@@ -32,6 +32,7 @@ def go_back(run: Run, back: GoBack) -> Run:
     found = run.skips.with_event(*back.window, back.event)
     if jax.process_index() == 0:
         skips.save(run.workdir, found)
+        site.send(run.workdir)
     cluster.gather(f"{skips.FILE} is written", True)
     run = replace(run, skips=found)
     abandon_overtaken(run)
@@ -47,6 +48,7 @@ def abandon_overtaken(run: Run) -> None:
         moved = {path for path, _ in overtaken}
         left = [s for s in run.checkpoints.steps() if run.checkpoints.path(s) not in moved]
         workdir.write_saved(run.workdir, max(left, default=None))  # or they would be missed
+        site.send(run.workdir)
         for path, event in overtaken:
             target = checkpoint.abandon(run.workdir, path, event)
             print(f"{path}: has learned from {event}; moved to {target}", flush=True)
@@ -55,7 +57,7 @@ def abandon_overtaken(run: Run) -> None:
     run.snapshots.reload()
 
 
-def _overtaken(checkpoints: Checkpoints, now: Skips) -> Iterator[tuple[Path, str]]:
+def _overtaken(checkpoints: Checkpoints, now: Skips) -> Iterator[tuple[epath.Path, str]]:
     for step in checkpoints.steps():
         try:
             notes = checkpoints.notes(step)

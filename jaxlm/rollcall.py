@@ -8,7 +8,7 @@ import contextlib
 import json
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from jaxlm.errors import EnvironmentProblem, PeerMissing
@@ -154,9 +154,10 @@ def _missing(members: dict[int, Member], processes: int, wait_s: float) -> str:
     came = ["0", *(f"{i} ({m.host})" for i, m in sorted(members.items()))]
     return (
         f"{len(missing)} of {processes} processes did not come within {wait_s:.0f} s: "
-        f"{_some(missing)}. Here are: {_some(came)}"
+        f"{some(missing)}. Here are: {some(came)}"
     )
 
 
-def _some(names: list[str]) -> str:
+def some(names: Sequence[str]) -> str:
+    """The first of them, for a message."""
     return ", ".join(names[:20]) + (" ..." if len(names) > 20 else "")

@@ -3,11 +3,13 @@
 import contextlib
 import json
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+from etils import epath
 from jax.sharding import Mesh
 
 from jaxlm import checkpoint, cluster, loss, models, optim, state
@@ -20,6 +22,7 @@ from jaxlm.data.skips import Skips
 from jaxlm.models.transformer import Params
 from jaxlm.ops import attention
 from jaxlm.schema import ConfigError, changes, flat, to_dict
+from jaxlm.site import AUTOTUNE, Workdir
 from jaxlm.state import TrainState
 from jaxlm.step import StepDef
 
@@ -29,7 +32,7 @@ class Opened:
     """What is fixed for a run, to look at."""
 
     cfg: Config
-    workdir: Path
+    workdir: Workdir
     corpus: Corpus
     mesh: Mesh
     step: StepDef
@@ -41,7 +44,8 @@ class Opened:
     @property
     def deterministic(self) -> Path | None:
         """Where the choices of kernels are kept, if the step is to be deterministic on GPUs."""
-        return self.workdir.absolute() / "autotune" if self.cfg.corruption.deterministic else None
+        place = (self.workdir / AUTOTUNE).absolute()
+        return place if self.cfg.corruption.deterministic else None
 
 
 @dataclass(frozen=True)
@@ -76,37 +80,37 @@ class Beginning(NamedTuple):
     """Of what watches the loss: `judge.Judge.memory`."""
 
 
-def prepare(cfg: Config, directory: Path) -> Run:
+def prepare(
+    cfg: Config, directory: Workdir, before_commit: Callable[[], None] = lambda: None
+) -> Run:
     """Checks hosts, data, mesh and model, and opens the checkpoints to write.
 
+    `before_commit`: as in `Checkpoints`.
     Raises `UserError` for what the user must put right, before anything is compiled.
     """
     fields = {name: repr(value) for name, value in flat(cfg)}
     cluster.check_same("preflight", {"jax": jax.__version__, **fields})
     abandon_unfinished(directory)
     opened = open_run(cfg, directory)
-    data = {
-        "data": json.dumps(opened.corpus.train.fingerprint()),
-        skips.FILE: json.dumps(opened.skips.entries),
-    }
-    cluster.check_same("data", data)
+    cluster.check_same("data", {"data": json.dumps(opened.corpus.train.fingerprint())})
     keep = cfg.checkpoint
+    full, snapshots = checkpoint.full(directory), checkpoint.snapshots(directory)
+    of_full = Keep(keep.keep, keep.keep_every)
+    of_snapshots = Keep(keep.snapshot_keep, keep.snapshot_keep_every)
     return Run(
         **vars(opened),
-        checkpoints=Checkpoints(checkpoint.full(directory), Keep(keep.keep, keep.keep_every)),
-        snapshots=Checkpoints(
-            checkpoint.snapshots(directory), Keep(keep.snapshot_keep, keep.snapshot_keep_every)
-        ),
+        checkpoints=Checkpoints(full, of_full, before_commit=before_commit),
+        snapshots=Checkpoints(snapshots, of_snapshots, before_commit=before_commit),
     )
 
 
-def open_trained(cfg: Config, directory: Path) -> tuple[Opened, Params, int]:
+def open_trained(cfg: Config, directory: Workdir) -> tuple[Opened, Params, int]:
     """A run to look at: the parameters and the step of its newest checkpoint or snapshot.
 
     Nothing is written.
     """
     opened = open_run(cfg, directory)
-    path = checkpoint.newest(directory)
+    path = checkpoint.newest(checkpoint.home(directory))
     if path is None:
         raise ConfigError(f"--workdir={directory}: has no finished checkpoint yet")
     params, notes = read_params(path, opened)
@@ -115,24 +119,33 @@ def open_trained(cfg: Config, directory: Path) -> tuple[Opened, Params, int]:
     return opened, params, int(path.name)
 
 
-def read_params(path: Path, opened: Opened) -> tuple[Params, dict[str, Any]]:
+def read_params(path: epath.Path, opened: Opened) -> tuple[Params, dict[str, Any]]:
     """Float32 parameters of a checkpoint or snapshot of the same model, and its notes.
 
     `CheckpointError` if it is damaged, `ConfigError` if it is of another model.
     """
+    with verified(path, opened) as (found, notes, template):
+        return found.restore_params(int(path.name), template.params), notes
+
+
+@contextlib.contextmanager
+def verified(
+    path: epath.Path, opened: Opened
+) -> Iterator[tuple[Checkpoints, dict[str, Any], TrainState]]:
+    """A checkpoint or snapshot to read, its notes, and the state of this run that it must fit.
+
+    `CheckpointError` if it is damaged, `ConfigError` if it is of another model.
+    """
     with contextlib.closing(Checkpoints(path.parent, Keep(1), read_only=True)) as found:
-        step = int(path.name)
-        found.verify(step)
-        notes = found.notes(step)
-        check_same_model(notes, opened)
-        model, optimizer = opened.step.model, opened.step.optimizer
-        template = state.abstract(model, optimizer, opened.where).params
-        return found.restore_params(step, template), notes
+        found.verify(int(path.name))
+        notes = found.notes(int(path.name))
+        _check_same_model(notes, opened)
+        yield found, notes, state.abstract(opened.step.model, opened.step.optimizer, opened.where)
 
 
-def open_run(cfg: Config, directory: Path) -> Opened:
+def open_run(cfg: Config, directory: Workdir) -> Opened:
     """What is fixed for a run; reads data, mesh and model, writes nothing."""
-    skipped = skips.load(directory)
+    skipped = Skips(cluster.of_first(skips.FILE, lambda: skips.load(directory).entries))
     corpus = open_corpus(cfg)
     mesh = mesh_lib.make(cfg.mesh)
     step, where = make_step(cfg, mesh, corpus.bos_id, corpus.pad_id)
@@ -163,7 +176,7 @@ def make_step(cfg: Config, mesh: Mesh, bos_id: int, pad_id: int) -> tuple[StepDe
     return step, state.shardings(model, optimizer, mesh)
 
 
-def check_same_model(saved: dict[str, Any], run: Opened) -> None:
+def _check_same_model(saved: dict[str, Any], run: Opened) -> None:
     """`ConfigError` if a checkpoint's parameters would mean something else in this run.
 
     `saved` are its `notes`. Other data may be looked at, in the same tokens.

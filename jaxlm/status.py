@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from jaxlm import config, goodput, ledger, schedule, workdir
+from jaxlm import config, goodput, ledger, schedule, site, storage, workdir
 from jaxlm.config import Config
 from jaxlm.data import skips
 from jaxlm.data.skips import Skips
 from jaxlm.errors import UserError
 from jaxlm.goodput import Goodput
 from jaxlm.ledger import DONE, STOPPED, Line
+from jaxlm.mirror import Mirror
 from jaxlm.schedule import Schedule
+from jaxlm.site import Workdir
 
 State = Literal["training", "done", "stopped", "dead"]
 
@@ -114,12 +116,12 @@ class Status:
         return dict(Counter(str(event.get("kind", "?")) for event in self.events))
 
 
-def of(directory: Path, now: float | None = None) -> Status:
+def of(directory: Workdir, now: float | None = None) -> Status:
     """Reads it all. `UserError` where no run has begun.
 
     `now`: seconds since 1970, if it is not that of the clock.
     """
-    pid, said, lines = workdir.holder(directory), _said(directory), ledger.read(directory)
+    pid, said, lines = site.holder(directory), _said(directory), ledger.read(directory)
     if said is None and not lines and pid is None:
         raise UserError(f"--workdir={directory}: is no work directory; has a run started?")
     now = time.time() if now is None else now
@@ -128,8 +130,7 @@ def of(directory: Path, now: float | None = None) -> Status:
     at, end = _place(said, lines), cfg.end if cfg else said["end"] if said else 0
     metrics = _lines(directory / "metrics.jsonl", TAIL_BYTES)
     trained = [line for line in metrics if "loss" in line]
-    full = _saved(directory / "checkpoints" / "full")
-    snapshot = _saved(directory / "checkpoints" / "snapshots")
+    full, snapshot = _saved(directory, "full"), _saved(directory, "snapshots")
     state = _state(pid, said, found)
     running = cfg if state == "training" else None
     return Status(
@@ -179,13 +180,13 @@ def _data(value: Any) -> Any:
 # ---- what the files say --------------------------------------------------------------------------
 
 
-def _said(directory: Path) -> dict[str, Any] | None:
+def _said(directory: Workdir) -> dict[str, Any] | None:
     """`status.json`, if it is there and a run's; a damaged one is as good as none."""
     found = workdir.read_object(directory / "status.json")
     return found if found and found.keys() >= {"state", "step", "position", "end"} else None
 
 
-def _config(directory: Path) -> Config | None:
+def _config(directory: Workdir) -> Config | None:
     """None if it is not there, or of another version."""
     path = directory / "config.json"
     try:
@@ -259,11 +260,18 @@ def _speed(trained: list[dict[str, Any]]) -> Speed | None:
 # ---- checkpoints ---------------------------------------------------------------------------------
 
 
-def _saved(directory: Path) -> Saved | None:
-    found = {int(marker.parent.name): marker for marker in directory.glob(f"*/{workdir.MARKER}")}
-    if not found:
-        return None
-    return Saved(max(found), found[max(found)].stat().st_mtime, len(found))
+def _saved(directory: Workdir, kind: str) -> Saved | None:
+    if isinstance(directory, Mirror):
+        at = f"{directory}/checkpoints/{kind}"
+        markers = {int(name): f"{at}/{name}/{workdir.MARKER}" for name in storage.entries(at)[1]}
+        steps = [step for step, marker in markers.items() if storage.exists(marker)]
+        written = storage.modified(markers[max(steps)]) if steps else 0.0
+    else:
+        found = (directory / "checkpoints" / kind).glob(f"*/{workdir.MARKER}")
+        paths = {int(marker.parent.name): marker for marker in found}
+        steps = list(paths)
+        written = paths[max(steps)].stat().st_mtime if steps else 0.0
+    return Saved(max(steps), written, len(steps)) if steps else None
 
 
 def _full_due(cfg: Config, saved: Saved | None, at: _At, skipped: Skips) -> Due:

@@ -142,7 +142,7 @@ def _short(value: Any) -> str:
 
 def _count(number: int) -> str:
     for unit, size in (("T", 10**12), ("B", 10**9), ("M", 10**6)):
-        if number >= size:
+        if number >= 0.999995 * size:  # it would be shown as 1000.00 of the smaller unit
             return f"{number / size:.2f}{unit}"
     return f"{number:,}"
 
@@ -154,7 +154,7 @@ def moment(seconds: float) -> str:
 
 def duration(seconds: float) -> str:
     """In two units."""
-    if seconds < 60:
+    if seconds < 59.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)
     for (unit, size), (smaller, part) in (

@@ -1,9 +1,12 @@
 """Object stores by URL, gs:// and s3://: whole files, listings, and patience with a store's faults.
 
+A directory is what has its name, with a `/`, before their own: it is there as long as they are.
+
 Credentials and endpoints come from the environment, as the tools of a store take them; a URL that
 carries any is refused. Importing this module costs nothing: fsspec comes with the first URL.
 """
 
+import contextlib
 import errno
 import functools
 import logging
@@ -11,7 +14,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,7 +30,13 @@ WAITS_S = (1.0, 4.0, 15.0)
 CONNECT_S, SILENT_S = 20.0, 60.0
 """How long a store may take to answer a connection, and to send the next byte."""
 
+_CLIENTS = ("aiobotocore", "aiohttp", "botocore", "gcsfs", "google", "s3fs")
+"""Packages whose errors are a store's."""
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_TRANSIENT = re.compile(
+    "(UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|PERMISSION_DENIED|UNAUTHENTICATED): "
+)
+"""In what tensorstore says of a store that fails or refuses."""
 
 
 class StoreError(UserError):
@@ -61,6 +70,8 @@ def check(url: str) -> None:
         )
     if not parts.netloc or ".." in parts.path.split("/"):
         raise UserError(f"{url}: must be {parts.scheme}://BUCKET/PATH, without '..'")
+    if re.search(r"[*\[\]]", url):
+        raise UserError(f"{url}: has one of * [ ], which clients take for patterns; rename it")
 
 
 def read_text(url: str) -> str:
@@ -87,6 +98,59 @@ def download(url: str, path: Path, verify: Callable[[Path], None] = lambda path:
         raise UserError(f"{url}: is missing; {remedy}") from None
 
 
+def upload(path: Path, url: str) -> None:
+    """Copies a file there, whole, in place of what is there."""
+    data = path.read_bytes()
+    tried(url, lambda: _filesystem(_scheme(url)).pipe_file(url, data))
+
+
+def write_text(url: str, text: str) -> None:
+    """Writes a file, whole, in place of what is there."""
+    tried(url, lambda: _filesystem(_scheme(url)).pipe_file(url, text.encode("utf-8")))
+
+
+def exists(url: str) -> bool:
+    """Whether there is such a file."""
+    return tried(url, lambda: _filesystem(_scheme(url)).isfile(url))
+
+
+def delete(url: str) -> None:
+    """Deletes a file, if it is there."""
+    with contextlib.suppress(FileNotFoundError):
+        tried(url, lambda: _filesystem(_scheme(url)).rm_file(url))
+
+
+def modified(url: str) -> float:
+    """When a file was written, by the store's clock; seconds since 1970. `FileNotFoundError`."""
+    return tried(url, lambda: _filesystem(_scheme(url)).modified(url)).timestamp()
+
+
+def entries(url: str) -> tuple[list[str], list[str]]:
+    """Names of the files in a directory and of the directories in it; none where it is not."""
+    try:
+        listed: Any = tried(url, lambda: _filesystem(_scheme(url)).ls(url, detail=True))
+    except FileNotFoundError:
+        return [], []
+    root = url.split("://", 1)[1]
+    named = [(info["name"].rstrip("/").removeprefix(f"{root}/"), info["type"]) for info in listed]
+    inside = [(name, kind) for name, kind in named if name and name != root]
+    files = sorted(name for name, kind in inside if kind == "file")
+    return files, sorted(name for name, kind in inside if kind == "directory")
+
+
+def move(url: str, target: str, first: str) -> None:
+    """Moves a directory, which takes a copy of all of it.
+
+    The file `first` is deleted first from where it was, when all is copied: with it the directory
+    is whole, without it the rest of one.
+    """
+    store = _filesystem(_scheme(url))
+    tried(url, lambda: store.copy(f"{url}/", f"{target}/", recursive=True))
+    delete(f"{url}/{first}")
+    with contextlib.suppress(FileNotFoundError):
+        tried(url, lambda: store.rm(url, recursive=True))
+
+
 def sizes(url: str, names: Sequence[str]) -> dict[str, int]:
     """Bytes of the files under these names in a directory, by their paths relative to it."""
     found: dict[str, int] = {}
@@ -99,6 +163,28 @@ def sizes(url: str, names: Sequence[str]) -> dict[str, int]:
         for path, info in listed.items():
             found[path.removeprefix(f"{root}/")] = info["size"]
     return found
+
+
+def kvstore(url: str) -> dict[str, Any]:
+    """The key-value store of a directory, or a file of it, as a JSON spec for tensorstore."""
+    scheme, bucket, path = urlsplit(url)[:3]
+    place = {"bucket": bucket, "path": path.removeprefix("/")}
+    if scheme == "gs":
+        emulator = os.environ.get("STORAGE_EMULATOR_HOST")
+        if emulator:  # as the other clients take it
+            os.environ.setdefault("TENSORSTORE_GCS_HTTP_URL", emulator)
+        return {"driver": "gcs", **place}
+    spec: dict[str, Any] = {"driver": "s3", **place}
+    names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+    endpoint = next(filter(None, map(os.environ.get, names)), None)
+    if endpoint:
+        spec["endpoint"] = endpoint
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    if region:
+        spec["aws_region"] = region
+    if "AWS_ACCESS_KEY_ID" in os.environ:  # else it would complain that there is no ~/.aws
+        spec["aws_credentials"] = {"type": "environment"}
+    return spec
 
 
 def tried[T](url: str, do: Callable[[], T]) -> T:
@@ -117,10 +203,7 @@ def tried[T](url: str, do: Callable[[], T]) -> T:
             if isinstance(e, OSError) and e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
                 raise  # of the disk here
             if _is_refusal(e):
-                raise EnvironmentProblem(
-                    f"{url}: the store refuses ({_words(e)}); see that this user's credentials are "
-                    "set and may read and write there (docs/storage.md)"
-                ) from None
+                raise _refused(url, e) from None
             if wait_s is None:
                 if isinstance(e, Torn):
                     raise
@@ -131,7 +214,7 @@ def tried[T](url: str, do: Callable[[], T]) -> T:
     raise AssertionError
 
 
-def _is_refusal(e: Exception) -> bool:
+def _is_refusal(e: BaseException) -> bool:
     """Whether the store said no, which it would again."""
     code = str(getattr(e, "code", None))
     return (
@@ -139,10 +222,18 @@ def _is_refusal(e: Exception) -> bool:
         or type(e).__name__ in ("NoCredentialsError", "DefaultCredentialsError")
         or code in ("401", "403")
         or str(e).startswith("Forbidden:")  # an OSError of gcsfs
+        or any(word in str(e) for word in ("PERMISSION_DENIED", "UNAUTHENTICATED"))  # tensorstore
     )
 
 
-def _words(e: Exception) -> str:
+def _refused(url: str, e: BaseException) -> EnvironmentProblem:
+    return EnvironmentProblem(
+        f"{url}: the store refuses ({_words(e)}); see that this user's credentials are set and may "
+        "read and write there (docs/storage.md)"
+    )
+
+
+def _words(e: BaseException) -> str:
     """The first line of what an error says, without what might be a signature in a URL."""
     name = type(e).__name__
     if isinstance(e, TimeoutError):
@@ -155,11 +246,48 @@ def _scheme(url: str) -> str:
     return url.partition("://")[0]
 
 
+def problem(error: BaseException, url: str | None = None) -> UserError | None:
+    """What a client of a store has raised, as `tried` would; None if it was none.
+
+    `url`: of what was asked for, if it is known to be of a store.
+    """
+    clients = (type(e).__module__.partition(".")[0] in _CLIENTS for e in _with_causes(error))
+    failed = url is not None and _TRANSIENT.search(str(error)) is not None
+    if isinstance(error, UserError | FileNotFoundError) or not (failed or any(clients)):
+        return None
+    if _is_refusal(error):
+        return _refused(url or "object store", error)
+    return StoreError(f"{url or 'object store'}: failed, at last with: {_words(error)}")
+
+
+def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+@functools.cache
+def give_patience() -> None:
+    """Other users of fsspec in this process get clients that retry and do not wait for ever."""
+    _settle()
+    import fsspec.config
+
+    for scheme in SCHEMES:
+        fsspec.config.conf[scheme] = {"use_listings_cache": False, **_patience(scheme, tries=5)}
+
+
+@functools.cache
+def _settle() -> None:
+    # gcsfs would first ask by gRPC of which kind the bucket is, for a minute where it cannot.
+    os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+    for name in SCHEMES.values():  # what fails is said by whoever asked, once
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
 @functools.cache
 def _filesystem(scheme: str) -> Any:
     """The one client of a store in this process."""
-    # gcsfs would first ask by gRPC of which kind the bucket is, for a minute where it cannot.
-    os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+    _settle()
     try:
         import fsspec
 
@@ -168,14 +296,12 @@ def _filesystem(scheme: str) -> Any:
         raise EnvironmentProblem(
             f"{scheme}:// needs the package {SCHEMES[scheme]}: pip install 'jaxlm[stores]'"
         ) from None
-    # What fails is said by whoever asked, once.
-    logging.getLogger(SCHEMES[scheme]).setLevel(logging.CRITICAL)
-    return cls(use_listings_cache=False, **_patience(scheme))
+    return cls(use_listings_cache=False, **_patience(scheme, tries=1))
 
 
-def _patience(scheme: str) -> dict[str, Any]:
+def _patience(scheme: str, tries: int) -> dict[str, Any]:
     if scheme == "s3":
-        retries = {"mode": "standard", "total_max_attempts": 1}
+        retries = {"mode": "standard", "total_max_attempts": tries}
         limits = {"connect_timeout": CONNECT_S, "read_timeout": SILENT_S, "retries": retries}
         return {"config_kwargs": limits}
     import aiohttp

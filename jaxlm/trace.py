@@ -20,6 +20,7 @@ from jaxlm.data.order import Location
 from jaxlm.data.source import Shards, TrainRows
 from jaxlm.errors import UserError
 from jaxlm.lineage import Lineage
+from jaxlm.site import Workdir
 
 
 class Part(NamedTuple):
@@ -66,7 +67,7 @@ class Sight(NamedTuple):
 class Trace:
     """A run and its corpus, opened to look things up."""
 
-    def __init__(self, cfg: Config, directory: Path):
+    def __init__(self, cfg: Config, directory: Workdir):
         """`UserError` if `directory` holds no run, or the data is not the one it reads."""
         starts = workdir.history(directory)
         self.lineage = Lineage(starts)
@@ -84,9 +85,8 @@ class Trace:
         """Positions: where the run is, and where it ends."""
         self._tokenizer = corpus.tokenizer
         self._rows, self._seq_len = corpus.train, cfg.data.seq_len
-        self._manifest = corpus.train.shards.manifest
-        files = corpus.train.shards.files
-        self._documents = Documents(Path(cfg.data.manifest).parent, self._manifest, files.table)
+        self._files = corpus.train.shards.files
+        self._documents = Documents(self._files.manifest, self._files.table)
 
     @property
     def last_step(self) -> int:
@@ -174,8 +174,8 @@ class Trace:
 
     def text(self, pieces: list[Entry]) -> str:
         """The text of a document's pieces, of those in no row too."""
-        shard, size = self._shard(pieces[0]), self._manifest.chunk_tokens
-        chunks = Shards(self._manifest, self._rows.shards.files, shard.split, size)
+        shard, size = self._shard(pieces[0]), self._files.manifest.chunk_tokens
+        chunks = Shards(self._files, shard.split, size)
         parts = [
             _part(entry, i * size, chunks.read(shard, [i])[0])
             for entry in pieces
@@ -188,7 +188,8 @@ class Trace:
         return self._tokenizer.decode(np.concatenate([np.empty(0, int), *ids]).tolist())
 
     def _shard(self, entry: Entry) -> Shard:
-        return next(s for s in self._manifest.shards if Path(s.path).parent.name == entry.shard)
+        shards = self._files.manifest.shards
+        return next(s for s in shards if Path(s.path).parent.name == entry.shard)
 
     def _shard_rows(self, pieces: list[Entry], shard: Shard) -> list[int]:
         """The whole rows of a shard with targets in these pieces."""

@@ -7,7 +7,6 @@ step takes their maximum, and every process acts on the same result, read one st
 import contextlib
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -25,6 +24,7 @@ from jaxlm import (
     rollback,
     saving,
     schedule,
+    site,
     state,
     workdir,
 )
@@ -48,29 +48,42 @@ from jaxlm.optim.schedules import Span
 from jaxlm.run import Beginning, Opened, Options, Run
 from jaxlm.saving import FULL, SNAPSHOT, Saver
 from jaxlm.signals import Stop
+from jaxlm.site import Workdir
 from jaxlm.state import TrainState
 from jaxlm.step import Controls, compile_train_step
 from jaxlm.watchdog import watching
 
 SAVE, STOP = 0, 1
 """Places in the array of flags."""
+LAST_WORD_S = 3.0
+"""What a process that ends at once leaves for its last lines to come to an object store."""
 
 
-def train(cfg: Config, directory: Path, options: Options, stop: Stop) -> int:
+def train(cfg: Config, directory: Workdir, options: Options, stop: Stop) -> int:
     """Trains to the end of `cfg`, resuming what lies in `directory`; returns the exit code.
 
     Raises `UserError` for what the user must put right, all of it before the first compile.
     """
-    workdir.check_writable(directory)
+    site.check_writable(directory)
     main = cluster.place()[0] == 0
     ledger = Ledger(directory if main else None)
+
+    def last_word(why: str) -> None:
+        ledger.leave(why)
+        site.send(directory, LAST_WORD_S)
+
+    def before_commit() -> None:  # what was written before is not missed if it is gone on from
+        still_ours()
+        site.send(directory)
+
     with contextlib.ExitStack() as stack:
-        stack.enter_context(watching(cfg.watch, directory, stop, ledger.leave))
+        stack.enter_context(watching(cfg.watch, directory, stop, last_word))
         notices.listen(cfg.watch, stop)
-        if main:
-            stack.enter_context(workdir.lock(directory))
+        lock = site.lock(directory, stop.end) if main else contextlib.nullcontext(lambda: None)
+        still_ours = stack.enter_context(lock)
+        stack.enter_context(site.shared(directory, main))
         stack.enter_context(ledger)
-        run = run_lib.prepare(cfg, directory)
+        run = run_lib.prepare(cfg, directory, before_commit)
         rollback.abandon_overtaken(run)
         with jax.set_mesh(run.mesh), _closing(run):
             programs = Programs(run, options)

@@ -11,7 +11,7 @@ import jax
 
 from jaxlm import cluster
 
-STAGES = ("async_write_complete", "async_commit_complete")
+WRITTEN, COMMITTED = STAGES = ("async_write_complete", "async_commit_complete")
 """Where Orbax has all wait: when each has written, and when process 0 has committed."""
 
 _votes = itertools.count()

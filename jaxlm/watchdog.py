@@ -1,7 +1,7 @@
 """The watchdog: sees when a run hangs, says which process is behind and at what, and ends it.
 
 Every process posts what it is at on the coordinator's board every few seconds. Process 0 looks at
-all of them; its verdict goes back over the board, so that all say the same and end with exit code
+all of them; its diagnosis goes back over the board, so that all say the same and end with exit code
 75, each with the stacks of its threads in `logs/`. The others judge only what it cannot: that it
 does not answer itself. No step is needed for any of it, no device and no file.
 """
@@ -26,13 +26,14 @@ from jaxlm import cluster
 from jaxlm.activity import HERE, Activity, Record
 from jaxlm.safety import WatchConfig
 from jaxlm.signals import Stop, end_at_once, end_in
+from jaxlm.site import Workdir
 
 FEW = 3
 """Step times that a median needs at least."""
 EXCHANGE_AT_MOST_S = 2.0
 BOARD = "jaxlm/watch"
 NAMED = 8
-"""Processes that a verdict names at most."""
+"""Processes that a diagnosis names at most."""
 
 
 class Report(NamedTuple):
@@ -58,7 +59,7 @@ class Report(NamedTuple):
         return self.quiet_s > self.limit_s
 
 
-class Verdict(NamedTuple):
+class Diagnosis(NamedTuple):
     """Why all are to end."""
 
     why: str
@@ -83,7 +84,7 @@ def limit_s(cfg: WatchConfig, activity: Activity, step_times_s: Sequence[float])
     return max(cfg.patience * statistics.median(step_times_s), cfg.least_seconds)
 
 
-def judge(heard: Mapping[int, Heard], lost_s: float) -> Verdict | None:
+def diagnose(heard: Mapping[int, Heard], lost_s: float) -> Diagnosis | None:
     """Who is behind, if a process is stuck or lost; None while all is well.
 
     Lost is who was heard of before, and not for `lost_s`. Else behind is who has done the fewest
@@ -93,7 +94,7 @@ def judge(heard: Mapping[int, Heard], lost_s: float) -> Verdict | None:
     here = {i: h for i, h in heard.items() if not h.report.left}
     lost = [i for i, h in here.items() if h.age_s > lost_s and h.report.beat]
     if lost:
-        return Verdict(_words("the run has lost a process", here, lost, _of_lost))
+        return Diagnosis(_words("the run has lost a process", here, lost, _of_lost))
     stuck = {i: h.report for i, h in here.items() if h.report.stuck}
     if not stuck:
         return None
@@ -105,7 +106,7 @@ def judge(heard: Mapping[int, Heard], lost_s: float) -> Verdict | None:
         return None
     worst = max(stuck.values(), key=lambda r: r.quiet_s / r.limit_s)
     why = f"the run hangs: {worst.activity} may take {worst.limit_s:.0f} s"
-    return Verdict(_words(why, here, busy or late, _of_present))
+    return Diagnosis(_words(why, here, busy or late, _of_present))
 
 
 def _words(
@@ -147,16 +148,16 @@ class Board:
         self._me, self._client = me, cluster.store()
 
     def exchange(
-        self, report: Report, told: Verdict | None
-    ) -> tuple[dict[int, Report], Verdict | None]:
+        self, report: Report, told: Diagnosis | None
+    ) -> tuple[dict[int, Report], Diagnosis | None]:
         """Process 0 gets the reports of all others, any other that of process 0."""
         mine, others = ("zero", "others") if self._me == 0 else ("others", "zero")
         self._post(f"{mine}/{self._me}", report)
         if told is not None:
-            self._post("verdict/0", told)
+            self._post("diagnosis/0", told)
         reports = {i: Report(*values) for i, values in self._posted(others)}
-        verdicts = [Verdict(*values) for _, values in self._posted("verdict")]
-        return reports, next(iter(verdicts), None)
+        found = [Diagnosis(*values) for _, values in self._posted("diagnosis")]
+        return reports, next(iter(found), None)
 
     def _post(self, key: str, values: tuple) -> None:
         self._client.key_value_set(f"{BOARD}/{key}", json.dumps(values), allow_overwrite=True)
@@ -184,10 +185,10 @@ class Watchdog:
         self._heard = {i: (Report(), self._exchanged_s) for i in range(count)}
         self._step_times_s: deque[float] = deque(maxlen=101)
         self._step, self._trained_s = here.step, 0.0
-        self._told: Verdict | None = None
+        self._told: Diagnosis | None = None
         self.report = Report()
 
-    def look(self) -> Verdict | None:
+    def look(self) -> Diagnosis | None:
         """Why this process is to end; None while all is well. Call it every tick."""
         now = self._clock()
         if now - self._looked_s > 5 * self.tick_s:  # it is we who were stopped, or asleep
@@ -207,14 +208,14 @@ class Watchdog:
             return self._told
         lost_s = self._cfg.heartbeat_seconds
         if self._me == 0:
-            return judge(self._all(), lost_s)
+            return diagnose(self._all(), lost_s)
         zero, beat_s = self._heard[0]
         silent = Heard(zero, now - max(beat_s, self._awake_s))
         if silent.age_s > lost_s:
-            return judge({0: silent, self._me: Heard(self.report, 0.0)}, lost_s)
+            return diagnose({0: silent, self._me: Heard(self.report, 0.0)}, lost_s)
         return None
 
-    def take(self, reports: Mapping[int, Report], told: Verdict | None) -> None:
+    def take(self, reports: Mapping[int, Report], told: Diagnosis | None) -> None:
         """What an exchange has brought."""
         now = self._clock()
         for i, report in reports.items():
@@ -244,13 +245,13 @@ class Watchdog:
 class Watch:
     """The watchdog of this process, in threads of its own."""
 
-    def __init__(self, cfg: WatchConfig, workdir: Path, last_word: Callable[[str], None]):
+    def __init__(self, cfg: WatchConfig, workdir: Workdir, last_word: Callable[[str], None]):
         """`last_word`: takes why the process ends at once."""
         self._workdir, self._last_word = workdir, last_word
         self._me, count = cluster.place()
         self._dog = Watchdog(cfg, self._me, count)
         self._board = Board(self._me) if count > 1 else None
-        self._tell: Verdict | None = None
+        self._tell: Diagnosis | None = None
         self._left = False
         self._closing, self._now = threading.Event(), threading.Event()
         self._threads = [threading.Thread(target=self._looks, daemon=True, name="jaxlm-watch")]
@@ -264,7 +265,7 @@ class Watch:
 
     def end(self, why: str) -> None:
         """Ends this process at once, and tells the others why, if the board answers."""
-        self._tell = Verdict(f"{cluster.name(self._me)}: {why}", hangs=False)
+        self._tell = Diagnosis(f"{cluster.name(self._me)}: {why}", hangs=False)
         if self._board is not None:
             self._now.set()
             time.sleep(0.3)
@@ -273,7 +274,7 @@ class Watch:
 
     def fail(self, why: str) -> None:
         """Tells the others that this process ends, for a reason of its own."""
-        self._tell = Verdict(f"{cluster.name(self._me)} has failed: {why}", hangs=False)
+        self._tell = Diagnosis(f"{cluster.name(self._me)} has failed: {why}", hangs=False)
         self._now.set()
         self._wait_for_readers()
 
@@ -287,9 +288,9 @@ class Watch:
 
     def _looks(self) -> None:
         while not self._closing.wait(self._dog.tick_s):
-            verdict = self._dog.look()
-            if verdict is not None:
-                self._give_up(verdict)
+            diagnosis = self._dog.look()
+            if diagnosis is not None:
+                self._give_up(diagnosis)
 
     def _exchanges(self, board: Board) -> None:
         beat = 0
@@ -305,13 +306,13 @@ class Watch:
             self._now.wait(self._dog.exchange_s)
             self._now.clear()
 
-    def _give_up(self, verdict: Verdict) -> None:
+    def _give_up(self, diagnosis: Diagnosis) -> None:
         end_in(2.5 * self._dog.exchange_s + 10)  # the work directory may be what hangs
-        self._tell, why = verdict, verdict.why
-        if verdict.hangs:
+        self._tell, why = diagnosis, diagnosis.why
+        if diagnosis.hangs:
             path = self._workdir / "logs" / f"stacks-{self._me}.txt"
             why = f"{why}\nThe stacks of all threads are in {path}"
-            _write_stacks(path, verdict.why)
+            _write_stacks(path, diagnosis.why)
         self._wait_for_readers()
         self._last_word(why)
         end_at_once(why)
@@ -335,7 +336,7 @@ def _write_stacks(path: Path, why: str) -> None:
 
 @contextlib.contextmanager
 def watching(
-    cfg: WatchConfig, workdir: Path, stop: Stop, last_word: Callable[[str], None]
+    cfg: WatchConfig, workdir: Workdir, stop: Stop, last_word: Callable[[str], None]
 ) -> Iterator[None]:
     """Inside, the process is watched, and where it must end at once it tells the others why.
 

@@ -4,7 +4,7 @@ config.json   the resolved configuration, of the newest start
 history.jsonl one line a start: from which step and position, with which batch and processes
 skips.json    rows to jump over, if there are any (`jaxlm.data.skips`)
 status.json   where the run is; launchers watch `position`
-lock          held by the run's process 0
+lock          held by the run's process 0 (`jaxlm.lease` in an object store)
 metrics.jsonl one line an interval or evaluation
 ledger.jsonl  where the time of process 0 goes (`jaxlm.ledger`)
 events.jsonl  one line for each step that stood out
@@ -12,18 +12,16 @@ replicas.json what several devices hold, and at which step it was last found the
 events/       what is kept of each (`jaxlm.evidence`)
 """
 
-import contextlib
-import fcntl
 import json
 import math
 import os
-import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from jaxlm.errors import EnvironmentProblem, UserError
+from jaxlm.errors import UserError
+from jaxlm.site import Workdir
 
 EVENTS = "events.jsonl"
 MARKER = "commit_success.txt"
@@ -48,74 +46,6 @@ class Start(NamedTuple):
     time: str
     init_from: str | None = None
     """Where its first parameters are from, if not drawn."""
-
-
-def check_writable(workdir: Path) -> None:
-    """Makes the directory, and a file in it; `EnvironmentProblem` says why it cannot."""
-    try:
-        workdir.mkdir(parents=True, exist_ok=True)
-        # A name of its own: in containers all hosts may have one process number.
-        with tempfile.NamedTemporaryFile(dir=workdir, prefix=".probe-") as probe:
-            probe.write(b"probe")
-    except OSError as e:
-        raise _unwritable(workdir, e.strerror) from e
-
-
-def check_could_write(workdir: Path) -> None:
-    """`check_writable`, as far as it can be told without writing anything."""
-    there = next(p for p in (workdir.absolute(), *workdir.absolute().parents) if p.exists())
-    if not there.is_dir():
-        raise _unwritable(workdir, f"{there} is not a directory")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise _unwritable(workdir, f"no permission in {there}")
-
-
-def _unwritable(workdir: Path, why: str | None) -> EnvironmentProblem:
-    return EnvironmentProblem(
-        f"--workdir={workdir}: cannot be written ({why}); "
-        "choose a directory that this user may write, on a disk with room"
-    )
-
-
-@contextlib.contextmanager
-def lock(workdir: Path, patience_s: float = 10.0) -> Iterator[None]:
-    """Holds the directory against a second run; it is let go when the process ends, however.
-
-    Waits a little, since the process of the start before may still be dying. `EnvironmentProblem`
-    if it is held.
-    """
-    deadline = time.monotonic() + patience_s
-    with (workdir / "lock").open("a+") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    file.seek(0)
-                    raise EnvironmentProblem(
-                        f"--workdir={workdir}: pid {file.read() or '?'} is training there; "
-                        "wait for it, stop it, or choose another directory"
-                    ) from None
-                time.sleep(0.2)
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
-
-
-def holder(workdir: Path) -> int | None:
-    """The pid of the process that trains there, 0 if it has not said it; None without one."""
-    try:
-        with (workdir / "lock").open() as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                text = file.read()
-                return int(text) if text.isdecimal() else 0
-    except OSError:
-        pass
-    return None
 
 
 def write_json(path: Path, data: Any) -> None:
@@ -172,7 +102,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def append_start(workdir: Path, start: Start) -> None:
+def append_start(workdir: Workdir, start: Start) -> None:
     """Adds a line to the history."""
     append_line(workdir / "history.jsonl", start._asdict())
 
@@ -188,12 +118,12 @@ def open_lines(path: Path) -> TextIO:
     return file
 
 
-def history(workdir: Path) -> list[Start]:
+def history(workdir: Workdir) -> list[Start]:
     """All starts of a run, oldest first."""
     return [Start(**line) for line in lines(workdir / "history.jsonl")]
 
 
-def status(workdir: Path) -> dict[str, Any]:
+def status(workdir: Workdir) -> dict[str, Any]:
     """Where the run is; `UserError` if nothing has run there."""
     try:
         return json.loads((workdir / "status.json").read_text(encoding="utf-8"))
@@ -205,12 +135,12 @@ def status(workdir: Path) -> dict[str, Any]:
         ) from None
 
 
-def reached(workdir: Path) -> int:
+def reached(workdir: Workdir) -> int:
     """The position that the run has come to; 0 before it has first said so."""
     return status(workdir)["position"] if (workdir / "status.json").exists() else 0
 
 
-def saved(workdir: Path) -> int | None:
+def saved(workdir: Workdir) -> int | None:
     """Step of the newest checkpoint that the run knew of; None if no status tells it."""
     try:
         return status(workdir).get("saved")
@@ -218,7 +148,7 @@ def saved(workdir: Path) -> int | None:
         return None
 
 
-def metrics(workdir: Path) -> list[dict[str, Any]]:
+def metrics(workdir: Workdir) -> list[dict[str, Any]]:
     """The lines of `metrics.jsonl`; of a step logged twice, after a resume, only the last."""
     newest: dict[tuple, dict[str, Any]] = {}
     for line in lines(workdir / "metrics.jsonl"):
@@ -227,7 +157,7 @@ def metrics(workdir: Path) -> list[dict[str, Any]]:
 
 
 def write_status(
-    workdir: Path, state: str, step: int, position: int, end: int, saved: int | None
+    workdir: Workdir, state: str, step: int, position: int, end: int, saved: int | None
 ) -> None:
     """Tells launchers and `jaxlm status` where the run is; `saved`: step of the last checkpoint."""
     now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
@@ -242,7 +172,7 @@ def write_status(
     write_json(workdir / "status.json", data)
 
 
-def write_saved(workdir: Path, step: int | None) -> None:
+def write_saved(workdir: Workdir, step: int | None) -> None:
     """Says anew which checkpoint is the newest."""
     write_durably(workdir / "status.json", json.dumps({**status(workdir), "saved": step}) + "\n")
 

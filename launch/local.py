@@ -9,6 +9,7 @@ import re
 import shlex
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +28,7 @@ _LONGEST_DELAY_S = 60.0
 _EPILOG = """\
 All other arguments go to `jaxlm train` as they are: --config=FILE, --config.a.b=VALUE ...
 
-output    process 0 as it is, the others after "[index] "; all of it in WORKDIR/logs/
+output    process 0 as it is, the others after "[index] "; all of it in WORKDIR/logs/ or --logs
 signals   SIGTERM, SIGINT or SIGHUP: every process saves and ends; a second one kills at once;
           SIGUSR1 or SIGUSR2, ahead of an end: the same, with more time (config.watch)
 failures  when a process dies the others are ended at once; the first failure is shown first
@@ -45,7 +46,10 @@ class Job:
 
     program: tuple[str, ...]
     """The command of one process, less the flags that tell it which process it is."""
-    workdir: Path
+    workdir: str
+    """Path or URL."""
+    logs: Path
+    """Where the processes' output goes."""
     processes: int = 1
     max_restarts: int = 3
     """Restarts without progress before giving up."""
@@ -59,7 +63,7 @@ class Job:
 def plan(job: Job, port: int) -> tuple[Spec, ...]:
     """The processes of one attempt, which meet at `127.0.0.1:port`."""
     return tuple(
-        Spec(i, job.program + _place(job, port, i), job.workdir / "logs" / f"process-{i}.log")
+        Spec(i, job.program + _place(job, port, i), job.logs / f"process-{i}.log")
         for i in range(job.processes)
     )
 
@@ -80,7 +84,7 @@ def run(job: Job) -> int:
 
     `OSError` if the log directory cannot be made or a process cannot be started.
     """
-    (job.workdir / "logs").mkdir(parents=True, exist_ok=True)
+    job.logs.mkdir(parents=True, exist_ok=True)
     events: Events = queue.SimpleQueue()
     best, stalled = _position(job.workdir), 0
     with _stop_signals_to(events):
@@ -114,7 +118,7 @@ def _attempt(job: Job, events: Events) -> tuple[list[Exit], bool]:
     ended: list[Exit] = []
     stopped, pressed, kill_at = False, False, math.inf
     try:
-        for spec in plan(job, _free_port()):
+        for spec in plan(job, free_port()):
             running[spec.index] = Process(spec, events)
         while running:
             event = _next_event(events, kill_at)
@@ -169,7 +173,7 @@ def _stop_signals_to(events: Events) -> Iterator[None]:
 
 
 def _report(cause: Exit, ended: Sequence[Exit], job: Job) -> None:
-    say(f"{cause}; its log is {job.workdir}/logs/process-{cause.index}.log")
+    say(f"{cause}; its log is {job.logs}/process-{cause.index}.log")
     if not cause.graceful:
         for line in cause.tail:
             say(f"  | {line}")
@@ -178,22 +182,47 @@ def _report(cause: Exit, ended: Sequence[Exit], job: Job) -> None:
             say(f"also, {e.time - cause.time:+.1f} s: {e}")
 
 
-def _position(workdir: Path) -> int:
+def logs_of(workdir: str) -> Path:
+    """Where the output goes if nobody says where."""
+    name = workdir.rstrip("/").rpartition("/")[2]
+    return (Path("runs", name) if _is_url(workdir) else Path(workdir)) / "logs"
+
+
+def _position(workdir: str) -> int:
     """How far the run has come, by its `status.json`; -1 if it says nothing."""
     try:
-        return int(json.loads((workdir / "status.json").read_text(encoding="utf-8"))["position"])
+        return int(json.loads(_status(workdir))["position"])
     except (OSError, ValueError, KeyError, TypeError):
         return -1
+
+
+def _status(workdir: str) -> str:
+    if not _is_url(workdir):
+        return Path(workdir, "status.json").read_text(encoding="utf-8")
+    command = (sys.executable, "-m", "jaxlm", "status", "--json", f"--workdir={workdir}")
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+def _is_url(workdir: str) -> bool:
+    return re.match("[A-Za-z][A-Za-z0-9+.-]*:/", workdir) is not None
 
 
 def _at(position: int) -> str:
     return "no position reached yet" if position < 0 else f"at position {position:,}"
 
 
-def _free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+def free_port() -> int:
+    """A port for a server that says `SO_REUSEADDR`, as most do.
+
+    It has just been closed after a connection: for the next minute (Linux) the system gives it to
+    nobody who asks for any port.
+    """
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()),
+        server.accept()[0],  # closed first: it is the one that the port waits for
+    ):
+        return server.getsockname()[1]
 
 
 def main(argv: Sequence[str]) -> int:
@@ -207,7 +236,15 @@ def main(argv: Sequence[str]) -> int:
         allow_abbrev=False,
     )
     parser.add_argument("--processes", type=_whole(1), default=1, metavar="N", help="default 1")
-    parser.add_argument("--workdir", type=Path, required=True, metavar="DIR", help="of the run")
+    parser.add_argument(
+        "--workdir", required=True, metavar="DIR", help="of the run, a path or gs://, s3://"
+    )
+    parser.add_argument(
+        "--logs",
+        type=Path,
+        metavar="DIR",
+        help="of the processes' output; default: WORKDIR/logs, of a URL runs/ITS-LAST-PART/logs",
+    )
     parser.add_argument(
         "--max-restarts",
         type=_whole(0),
@@ -217,19 +254,14 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--dry-run", action="store_true", help="print what would be run")
     args, rest = parser.parse_known_args(argv)
-    if re.match("[A-Za-z][A-Za-z0-9+.-]*:/", str(args.workdir)):
-        scheme = str(args.workdir).partition(":")[0]
-        parser.error(
-            f"--workdir={scheme}:...: a URL is no directory; give one that all hosts see "
-            "(docs/storage.md)"
-        )
     for name in (arg.partition("=")[0] for arg in rest):
         if name in ("--coordinator", "--bind", "--process"):
             parser.error(f"{name} differs from process to process, the launcher sets it; remove it")
     train = (sys.executable, "-m", "jaxlm", "train", f"--workdir={args.workdir}", *rest)
-    job = Job(train, args.workdir, args.processes, args.max_restarts)
+    logs = args.logs or logs_of(args.workdir)
+    job = Job(train, args.workdir, logs, args.processes, args.max_restarts)
     if args.dry_run:
-        for spec in plan(job, _free_port()):
+        for spec in plan(job, free_port()):
             print(shlex.join(spec.command))
         return exits.DONE
     try:

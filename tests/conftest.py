@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import stores
+from bench import stores
 
 # Before anything imports JAX, and inherited by the processes that tests start.
 os.environ["JAX_PLATFORMS"] = "cpu"

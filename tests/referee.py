@@ -15,6 +15,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     # 0: no JAX
     ("jaxlm", "jaxlm.data", "jaxlm.activity", "jaxlm.errors", "jaxlm.hardware"),
     ("jaxlm.storage",),
+    ("jaxlm.lease", "jaxlm.mirror"),
+    ("jaxlm.site",),
     ("jaxlm.workdir",),
     (
         "jaxlm.schema",
@@ -38,7 +40,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     # 1: the machine
     ("jaxlm.mesh", "jaxlm.metrics", "jaxlm.cluster", "jaxlm.compiler", "jaxlm.signals"),
     ("jaxlm.guard", "jaxlm.drift", "jaxlm.integrity", "jaxlm.vote", "jaxlm.replicas"),
-    ("jaxlm.watchdog", "jaxlm.notices"),
+    ("jaxlm.watchdog", "jaxlm.notices", "jaxlm.stored_arrays"),
     ("jaxlm.ops.*", "jaxlm.accumulate"),
     # 2: the parts of a run
     (
@@ -68,7 +70,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 A module imports from its own room and from the layers below, never from a neighbour or from above.
 """
 
-NO_JAX = tuple(room for layer in LAYERS[:9] for room in layer)
+NO_JAX = tuple(room for layer in LAYERS[:11] for room in layer)
 
 OUTSIDE: dict[str, tuple[str, ...]] = {
     "data_tools.*": NO_JAX,

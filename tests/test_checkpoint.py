@@ -13,8 +13,9 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from orbax.checkpoint._src.multihost import multihost
 
-from jaxlm import checkpoint, integrity, models, optim, state
+from jaxlm import checkpoint, cluster, integrity, models, optim, state
 from jaxlm.checkpoint import Checkpoints, Keep
 from jaxlm.config import OptimConfig
 from jaxlm.errors import EnvironmentProblem
@@ -260,6 +261,25 @@ def test_what_fails_after_the_commit_is_no_failed_save(train_state, tmp_path, mo
         monkeypatch.setattr(full, "wait", lambda: EnvironmentProblem("an old one stays"))
         assert saver.finish() is None
         assert full.latest() == 7
+
+
+def test_orbax_gives_its_barriers_up_in_our_time(monkeypatch):
+    """It has no option for it, so we set what it calls its own: an upgrade may do away with it."""
+    monkeypatch.setattr(multihost, "_DEFAULT_BARRIER_TIMEOUT", 300)  # put back in the end
+    monkeypatch.setattr(cluster, "_members", cluster._members._replace(restore_s=6.5))
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    options = checkpoint._barriers("full")
+    waits_ms = []
+
+    def barrier(*, key: str, timeout_ms: int) -> None:
+        waits_ms.append(timeout_ms)
+
+    assert options.active_processes == {0, 1}
+    multihost.sync_global_processes(
+        "orbax", processes=options.active_processes, barrier_sync_fn=barrier
+    )
+    assert waits_ms == [7000]
+    assert multihost.coordination_timeout() == 7
 
 
 def raise_full(directory: Path) -> None:

@@ -10,10 +10,9 @@ import pytest
 
 from bench.small_corpus import make_corpus
 from jaxlm import evidence, integrity, workdir
-from jaxlm.config import DataConfig
 from jaxlm.data import manifest, skips
-from jaxlm.data.source import open_train
 from jaxlm.data.tokenizer import open_tokenizer
+from tests.data import read_batches
 
 
 class Planted:
@@ -27,8 +26,7 @@ class Planted:
 
 
 def read_rows(root: Path) -> None:
-    corpus = open_train(DataConfig(manifest=str(root / "manifest.json"), seq_len=32), ())
-    corpus.rows(np.arange(8))
+    read_batches.open_rows(str(root / "manifest.json")).rows(np.arange(8))
 
 
 def read_events(root: Path) -> None:

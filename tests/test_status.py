@@ -2,20 +2,25 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from jaxlm import config, ledger, status, status_lines, workdir
+from jaxlm import config, ledger, site, status, status_lines, workdir
+from jaxlm.activity import Activity
 from jaxlm.cli import main
 from jaxlm.errors import UserError
-from jaxlm.goodput import BETWEEN, LOST, USEFUL
+from jaxlm.goodput import BETWEEN, LOST, USEFUL, WORDS
 from jaxlm.ledger import FILE, Line
 from jaxlm.schema import to_dict
+from jaxlm.status import Speed
 
+ROOT = Path(__file__).parents[1]
 NOW = 1_800_000_000.0
 SYNTHETIC = ("data.source=synthetic", "data.seq_len=64", "train.batch_size=8")
 
@@ -70,7 +75,7 @@ def test_dead(killed):
 
 
 def test_the_lock_tells_that_it_trains(killed):
-    with workdir.lock(killed):
+    with site.lock(killed, print):
         found = status.of(killed, NOW)
         assert found.state == "training" and found.pid is not None and found.doing == "step"
         assert found.goodput is not None and found.goodput.wall_s == pytest.approx(1000)
@@ -79,7 +84,7 @@ def test_the_lock_tells_that_it_trains(killed):
 
 
 def test_before_the_first_line_of_a_new_run(tmp_path):
-    with workdir.lock(tmp_path):
+    with site.lock(tmp_path, print):
         found = status.of(tmp_path, NOW)
         text = "\n".join(status_lines.of(found, NOW))
     assert (found.state, found.step, found.goodput) == ("training", 0, None)
@@ -136,7 +141,7 @@ def test_speed_is_the_median_of_the_last_reports(killed):
 def due(directory: Path, *overrides: str) -> tuple[status.Due | None, status.Due | None]:
     cfg = config.load(None, (*SYNTHETIC, "train.end=100 steps", *overrides))
     workdir.write_json(directory / "config.json", to_dict(cfg))
-    with workdir.lock(directory):
+    with site.lock(directory, print):
         found = status.of(directory, NOW)
     return found.full_due, found.snapshot_due
 
@@ -206,6 +211,50 @@ def test_all_of_it_as_json(killed, capsys):
     assert set(data["goodput"]["seconds"]) >= {"useful", "lost", "between", "compile"}
 
 
+@pytest.fixture
+def full(killed) -> Path:
+    """Where all is known that can be, while it trains."""
+    report = {"step": 1, "loss": 3.0, "heldout/book/loss": 2.5, **dict.fromkeys(Speed._fields, 1.0)}
+    workdir.append_line(killed / "metrics.jsonl", report)
+    workdir.append_line(killed / "events.jsonl", {"time": "2026-12-01", "kind": "spike"})
+    workdir.write_json(killed / "replicas.json", {"copies": [2, 4]})
+    (killed / "skips.json").write_text("[[16, 24]]")
+    marker = killed / "checkpoints" / "snapshots" / "10" / workdir.MARKER
+    marker.parent.mkdir(parents=True)
+    marker.touch()
+    return killed
+
+
+def fields(data: dict, before: str = "") -> Iterator[str]:
+    """Names of all fields; inside those of `ANY`, names are data."""
+    for name, value in data.items():
+        place = before + name
+        if isinstance(value, list) and place not in ANY:
+            place, value = f"{place}[]", value[0]
+        if isinstance(value, dict) and place not in ANY:
+            yield from fields(value, f"{place}.")
+        else:
+            yield place
+
+
+ANY = {"heldout", "counts", "events", "skips", "replicas", "goodput.seconds"}
+
+
+def test_every_field_of_the_json_is_documented_and_no_other(full):
+    with site.lock(full, print):
+        found = status.of(full)
+    data = status.as_data(found)
+    assert None not in [data[name] for name in data]  # or what is in it would not be seen
+    lines = (ROOT / "docs" / "status.md").read_text().partition("## For programs")[2].splitlines()
+    rows = [line.split("|")[1:-1] for line in lines if line.startswith("| `")]
+    documented = [name for row in rows for name in re.findall("`(.+?)`", row[0])]
+    assert sorted(documented) == sorted(fields(data))
+    (seconds,) = (row[2] for row in rows if "`goodput.seconds`" in row[0])
+    assert sorted(re.findall("`(.+?)`", seconds)) == sorted(WORDS)
+    (doing,) = (row[2] for row in rows if "`doing`" in row[0])
+    assert re.findall("`(.+?)`", doing) == list(Activity)
+
+
 @pytest.mark.parametrize("made", ["nothing", "a file", "other files", "a status of others"])
 def test_what_is_no_work_directory(tmp_path, capsys, made):
     place = tmp_path / "there"
@@ -273,10 +322,26 @@ def test_of_a_long_ledger_enough_is_read(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("tokens", "text"),
+    [
+        (999_994, "999,994"),
+        (999_995, "1.00M"),
+        (12_345_678, "12.35M"),
+        (999_990_000, "999.99M"),
+        (999_996_000, "1.00B"),
+        (15 * 10**12, "15.00T"),
+    ],
+)
+def test_numbers_of_tokens(tokens, text):
+    assert status_lines._count(tokens) == text
+
+
+@pytest.mark.parametrize(
     ("seconds", "text"),
     [
         (0.0, "0.0 s"),
         (59.94, "59.9 s"),
+        (59.96, "1 min 0 s"),
         (60, "1 min 0 s"),
         (3599.6, "1 h 0 min"),
         (7260, "2 h 1 min"),

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.stores import Fault, Proxy, put
 from jaxlm import config, storage
 from jaxlm.errors import RESTART, EnvironmentProblem, UserError
 from jaxlm.storage import StoreError, Torn
-from tests.stores import Fault, Proxy, put
 
 DATA = bytes(range(256)) * 40
 
@@ -38,6 +38,8 @@ def test_what_is_a_url():
         ("gs://bucket/x#hunter2", "may be secret"),
         ("s3:///x", "must be s3://BUCKET/PATH"),
         ("gs://bucket/a/../../x", "without '..'"),
+        ("s3://bucket/run[1]/x", "take for patterns"),
+        ("gs://bucket/*", "take for patterns"),
     ],
 )
 def test_a_url_that_cannot_be_used_is_refused_and_no_secret_is_shown(url, words):

@@ -6,7 +6,7 @@ import pytest
 
 from jaxlm.activity import Activity, Record
 from jaxlm.safety import WatchConfig
-from jaxlm.watchdog import Heard, Report, Verdict, Watchdog, judge, limit_s
+from jaxlm.watchdog import Diagnosis, Heard, Report, Watchdog, diagnose, limit_s
 
 CFG = WatchConfig()
 
@@ -27,12 +27,12 @@ def clock(monkeypatch) -> Clock:
     return Clock(monkeypatch)
 
 
-def pass_time(dog: Watchdog, clock: Clock, seconds: float) -> Verdict | None:
-    """Looks every second; the first verdict."""
+def pass_time(dog: Watchdog, clock: Clock, seconds: float) -> Diagnosis | None:
+    """Looks every second; the first diagnosis."""
     for _ in range(round(seconds)):
         clock.s += 1
-        if verdict := dog.look():
-            return verdict
+        if diagnosis := dog.look():
+            return diagnosis
     return None
 
 
@@ -66,8 +66,8 @@ def test_a_process_that_hangs(clock, activity):
         steps(dog, record, clock, 6, seconds=20)
         with record.during(activity):
             assert pass_time(dog, clock, 199) is None  # ten times 20 s
-            verdict = pass_time(dog, clock, 5)
-    assert verdict == Verdict(
+            diagnosis = pass_time(dog, clock, 5)
+    assert diagnosis == Diagnosis(
         f"the run hangs: {activity} may take 200 s; process 0 is at step 6 in {activity} for 201 s"
     )
 
@@ -84,8 +84,8 @@ def test_long_work_with_a_name_trips_nothing(clock):
                 assert pass_time(dog, clock, 50 * 60) is None
         steps(dog, record, clock, 5, seconds=2)
         with record.during(Activity.SAVE):
-            verdict = pass_time(dog, clock, 61 * 60)
-    assert verdict is not None and "save may take 3600 s" in verdict.why
+            diagnosis = pass_time(dog, clock, 61 * 60)
+    assert diagnosis is not None and "save may take 3600 s" in diagnosis.why
 
 
 def test_evaluation_is_in_no_step_time(clock):
@@ -96,8 +96,8 @@ def test_evaluation_is_in_no_step_time(clock):
             steps(dog, record, clock, 1, seconds=2)
             with record.during(Activity.EVALUATE):
                 pass_time(dog, clock, 500)
-        verdict = pass_time(dog, clock, 200)
-    assert verdict is not None and "step may take 120 s" in verdict.why
+        diagnosis = pass_time(dog, clock, 200)
+    assert diagnosis is not None and "step may take 120 s" in diagnosis.why
 
 
 def test_a_process_that_was_stopped_itself_has_not_hung(clock):
@@ -122,13 +122,13 @@ def at(step: int, activity: Activity, quiet_s: float, **more) -> Report:
 
 
 def words(found: dict[int, Heard]) -> str:
-    verdict = judge(found, lost_s=30)
-    assert verdict is not None
-    return verdict.why
+    diagnosis = diagnose(found, lost_s=30)
+    assert diagnosis is not None
+    return diagnosis.why
 
 
 def test_nobody_is_behind_while_none_is_stuck():
-    assert judge(heard(at(7, Activity.STEP, 1), at(2, Activity.DATA, 99)), 30) is None
+    assert diagnose(heard(at(7, Activity.STEP, 1), at(2, Activity.DATA, 99)), 30) is None
 
 
 def test_who_waits_for_data_is_behind():
@@ -155,9 +155,9 @@ def test_where_all_wait_alike_none_is_named_as_behind():
 
 def test_who_waits_for_long_work_of_another_does_not_hang():
     found = heard(at(21, Activity.STEP, 500), at(20, Activity.EVALUATE, 90))
-    assert judge(found, 30) is None
+    assert diagnose(found, 30) is None
     waiting = at(20, Activity.SAVE, 500, detail="step 20 is saved", waits=True)
-    assert judge(heard(waiting, at(20, Activity.SAVE, 90)), 30) is None
+    assert diagnose(heard(waiting, at(20, Activity.SAVE, 90)), 30) is None
     assert "process 1 is at step 20 in evaluate for 101 s" in words(
         heard(at(21, Activity.STEP, 500), at(20, Activity.EVALUATE, 101))
     )
@@ -165,7 +165,7 @@ def test_who_waits_for_long_work_of_another_does_not_hang():
 
 def test_who_has_not_come_to_its_watch_is_not_lost():
     found = heard(at(0, Activity.START, 3), Report(), ages={1: 500})
-    assert judge(found, 30) is None
+    assert diagnose(found, 30) is None
 
 
 def test_who_is_not_heard_of_is_lost_whatever_the_others_do():
@@ -178,10 +178,10 @@ def test_who_is_not_heard_of_is_lost_whatever_the_others_do():
 
 def test_who_has_left_is_not_missed():
     left = at(9, Activity.SAVE, 1, left=True)
-    assert judge(heard(at(9, Activity.SAVE, 3), left, ages={1: 500}), 30) is None
+    assert diagnose(heard(at(9, Activity.SAVE, 3), left, ages={1: 500}), 30) is None
 
 
-def test_a_verdict_about_a_thousand_is_a_line():
+def test_a_diagnosis_of_a_thousand_is_a_line():
     found = heard(*[at(20, Activity.STEP, 101)] * 1000)
     assert len(words(found)) < 600 and "and 992 more" in words(found)
 
@@ -197,8 +197,8 @@ def test_process_0_counts_from_the_last_beat(clock):
             dog.take({1: at(0, Activity.COMPILE, 1, beat=199)}, None)
             assert pass_time(dog, clock, 5) is None
         dog.take({1: at(0, Activity.COMPILE, 1, beat=199)}, None)
-        verdict = dog.look()
-    assert verdict is not None and "process 1 has not been heard of for 65 s" in verdict.why
+        diagnosis = dog.look()
+    assert diagnosis is not None and "process 1 has not been heard of for 65 s" in diagnosis.why
 
 
 def test_no_process_is_lost_while_process_0_gets_no_answer(clock):
@@ -212,9 +212,9 @@ def test_the_others_see_that_process_0_is_silent(clock):
     dog = Watchdog(CFG, me=1, count=2, here=Record(), clock=clock)
     dog.take({0: at(20, Activity.SAVE, 1, beat=1)}, None)
     assert pass_time(dog, clock, 60) is None
-    verdict = pass_time(dog, clock, 2)
-    assert verdict is not None
-    assert "process 0 has not been heard of for 61 s; it was at step 20 in save" in verdict.why
+    diagnosis = pass_time(dog, clock, 2)
+    assert diagnosis is not None
+    assert "process 0 has not been heard of for 61 s; it was at step 20 in save" in diagnosis.why
 
 
 def test_the_others_see_that_process_0_is_frozen(clock):
@@ -224,8 +224,8 @@ def test_the_others_see_that_process_0_is_frozen(clock):
         dog.take({0: at(20, Activity.SAVE, 1, beat=7)}, None)
         assert pass_time(dog, clock, 5) is None
     dog.take({0: at(20, Activity.SAVE, 1, beat=7)}, None)
-    verdict = pass_time(dog, clock, 2)
-    assert verdict is not None and "process 0 has not been heard of for 61 s" in verdict.why
+    diagnosis = pass_time(dog, clock, 2)
+    assert diagnosis is not None and "process 0 has not been heard of for 61 s" in diagnosis.why
 
 
 def test_nobody_is_lost_after_all_were_asleep(clock):
@@ -241,6 +241,6 @@ def test_nobody_is_lost_after_all_were_asleep(clock):
 
 def test_the_others_do_what_process_0_says(clock):
     dog = Watchdog(CFG, me=1, count=2, here=Record(), clock=clock)
-    told = Verdict("process 0: SIGTERM before the first step", hangs=False)
+    told = Diagnosis("process 0: SIGTERM before the first step", hangs=False)
     dog.take({}, told)
     assert dog.look() == told

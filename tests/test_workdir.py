@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from jaxlm import workdir
+from jaxlm import site, workdir
 from jaxlm.errors import EnvironmentProblem, UserError
 from jaxlm.workdir import Start
 
@@ -58,12 +58,12 @@ def test_a_damaged_status_is_told(tmp_path):
 
 
 def test_a_directory_is_made_and_probed(tmp_path):
-    workdir.check_writable(tmp_path / "a" / "b")
+    site.check_writable(tmp_path / "a" / "b")
     assert list((tmp_path / "a" / "b").iterdir()) == []
     with ThreadPoolExecutor(8) as pool:  # as hosts do, whose process numbers may be the same
-        list(pool.map(workdir.check_writable, 200 * [tmp_path / "a"]))
+        list(pool.map(site.check_writable, 200 * [tmp_path / "a"]))
     (tmp_path / "file").touch()
     with pytest.raises(
         EnvironmentProblem, match=r"/file: cannot be written \(File exists\); choose"
     ):
-        workdir.check_writable(tmp_path / "file")
+        site.check_writable(tmp_path / "file")

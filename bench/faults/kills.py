@@ -100,15 +100,14 @@ def _victims(place: Place, launcher: subprocess.Popen, log: Path, moment: str) -
     end = time.monotonic() + runs.PATIENCE_S
     while launcher.poll() is None:
         assert time.monotonic() < end, f"no attempt has come to its {moment}"
-        zero, one = runs.process(launcher, 0), runs.process(launcher, 1)
-        if zero is not None and one is not None and come():
+        if len(runs.processes(launcher)) == 2 and come():
             break
         time.sleep(0.01)
     time.sleep(delay_s)
-    zero, one = runs.process(launcher, 0), runs.process(launcher, 1)
-    if launcher.poll() is not None or zero is None or one is None:
+    pids = runs.processes(launcher)
+    if launcher.poll() is not None or len(pids) < 2:
         return [] if launcher.poll() is not None else _victims(place, launcher, log, moment)
-    return {"zero": [zero], "one": [one], "all": [launcher.pid, zero, one]}[kind]
+    return {"zero": [pids[0]], "one": [pids[1]], "all": [launcher.pid, pids[0], pids[1]]}[kind]
 
 
 def _begun(log: Path) -> int:
@@ -165,10 +164,10 @@ def _ask(launcher: subprocess.Popen, whom: int | None, log: Path, workdir: Path)
     """Asks one process, or the launcher, to stop; seconds until all is saved."""
     saved = re.compile(r"stopped as asked: step (\d+) is saved")
     before = len(saved.findall(log.read_text()))
-    pid = launcher.pid if whom is None else runs.process(launcher, whom)
-    assert pid is not None
+    pids = {None: launcher.pid, **runs.processes(launcher)}
+    assert whom in pids
     step, start_s = workdirs.status(workdir)["step"], time.monotonic()
-    os.kill(pid, signal.SIGTERM)
+    os.kill(pids[whom], signal.SIGTERM)
     while len(saved.findall(log.read_text())) == before:
         assert time.monotonic() < start_s + runs.PATIENCE_S, "not saved"
         assert launcher.poll() is None or launcher.returncode == 75, "ended without saving"

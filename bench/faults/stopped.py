@@ -24,9 +24,9 @@ def stopped(place: Place) -> Outcome:
             runs.running(runs.launch(place.small, workdir, *more), log) as launcher,
         ):
             runs.wait_until(lambda workdir=workdir: bool(runs.committed(workdir)), launcher)
-            pid = runs.process(launcher, victim)
-            assert pid is not None
-            os.kill(pid, signal.SIGSTOP)
+            pids = runs.processes(launcher)
+            assert victim in pids
+            os.kill(pids[victim], signal.SIGSTOP)
             code = launcher.wait(2 * runs.PATIENCE_S)
             assert code == 0, f"exit code {code}"
             named = (

@@ -5,7 +5,6 @@ import os
 import re
 import resource
 import shlex
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -122,12 +121,9 @@ ONE_SIDED: dict[Callable[[subprocess.Popen, Path, bool], None], str] = {
 def one_cannot_save(place: Place) -> Outcome:
     """One run of two processes, each with mounts of its own; the faults one after the other."""
     outcome, workdir = Outcome(), place.root / "run"
-    with socket.socket() as s:
-        s.bind(("localhost", 0))
-        address = f"localhost:{s.getsockname()[1]}"
     command = runs.train(
         place.small, workdir, *PLAIN, runs.SLOWLY, "checkpoint.every=5 steps", "checkpoint.keep=1",
-        f"--coordinator={address}", "--processes=2",
+        *runs.apart(),
     )  # fmt: skip
     private = ["unshare", "--map-root-user", "--mount", *command]
     logs = [place.root / "0.log", place.root / "1.log"]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bench.faults import damage, data, elastic, kills, numbers, stopped, storage
+from bench.faults import damage, data, elastic, kills, numbers, stopped, storage, stores
 from bench.faults.place import Outcome, Place
 
 
@@ -67,6 +67,13 @@ ROWS: dict[str, Row] = {
         storage.slow_store, 1,
         "Each file system call of a checkpoint's writes and syncs takes 50 ms more (a library "
         "before libc). Survived: steps go on while a save is written, the same bits",
+    ),
+    "stores": Row(
+        stores.failing, 40,
+        "A work directory by URL, in S3 and in Google Cloud Storage (servers on loopback), with "
+        "requests that fail (503, connection reset, body cut short, slow), a SIGKILL of one of two "
+        "processes and one of all. Survived: the same losses in the log and the same final bits as "
+        "on a disk",
     ),
     "nan": Row(
         numbers.nan, 1,

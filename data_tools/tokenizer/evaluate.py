@@ -21,7 +21,8 @@ from data_tools.tokenizer.trained_on import trained_on
 from jaxlm.data import manifest as manifests
 from jaxlm.data.manifest import Manifest
 from jaxlm.data.tokenizer import TokenizerError
-from jaxlm.workdir import check_writable, write_json
+from jaxlm.site import check_writable
+from jaxlm.workdir import write_json
 
 NAME = "tokenizer_evaluation"
 """Of the files that are written: what tokenizers lie in has other names."""

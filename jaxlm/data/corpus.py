@@ -66,15 +66,16 @@ def open_corpus(cfg: Config) -> Corpus:
         heldout = {"synthetic": SyntheticHeldOut(*made_by, SYNTHETIC_HELD_OUT)}
         return Corpus(SyntheticRows(*made_by), heldout, None, None)
     path = cfg.data.manifest
-    manifest, files = open_files(path, cfg.cache)
+    files = open_files(path, cfg.cache)
+    manifest = files.manifest
     if cfg.model.vocab_size != manifest.vocab_size:
         raise ConfigError(
             f"config.model.vocab_size={cfg.model.vocab_size}: the corpus {path} has a vocabulary "
             f"of {manifest.vocab_size}; set config.model.vocab_size={manifest.vocab_size}"
         )
     plan = _plan(cfg, manifest)
-    train = source.open_train(cfg.data, plan.order_stages, cfg.cache)
-    tokenizer = open_tokenizer(files.tokenizer(manifest))
+    train = source.open_train(files, cfg.data, plan.order_stages)
+    tokenizer = open_tokenizer(files.tokenizer())
     if tokenizer.hash() != manifest.tokenizer_hash:
         raise ManifestError(
             f"{tokenizer.path}: tokenizer hash {tokenizer.hash()}, but the shards were made with "
@@ -86,7 +87,7 @@ def open_corpus(cfg: Config) -> Corpus:
             f"{path}: bos_id={manifest.bos_id} and pad_id={manifest.pad_id}, but the tokenizer has "
             f"{found[0]} and {found[1]}; build the corpus again"
         )
-    return Corpus(train, source.open_heldout(cfg.data, cfg.cache), tokenizer, plan)
+    return Corpus(train, source.open_heldout(files, cfg.data.seq_len), tokenizer, plan)
 
 
 def _plan(cfg: Config, manifest: Manifest) -> Plan:

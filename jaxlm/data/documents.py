@@ -91,9 +91,14 @@ class Entry:
     """Text tokens of the document before this piece of it."""
 
 
+def table_path(root: Path, shard: Shard) -> Path:
+    """A shard's table on a disk; `root` is the manifest's directory."""
+    return (root / shard.path).with_name(TABLE)
+
+
 def read_table(root: Path, shard: Shard, columns: Sequence[str]) -> pa.Table:
     """Columns of a shard's table; `root` is the manifest's directory. Raises `ManifestError`."""
-    path = (root / shard.path).with_name(TABLE)
+    path = table_path(root, shard)
     file = _open(path, shard)
     with _reading(path):
         return file.read(columns=list(columns))
@@ -148,13 +153,10 @@ class Documents:
     Look-ups raise `ManifestError` for a table that is missing, damaged or another shard's.
     """
 
-    def __init__(
-        self, root: Path, manifest: Manifest, place: Callable[[Shard], Path] | None = None
-    ):
-        """`root` is the manifest's directory; `place` says where else a shard's table lies."""
+    def __init__(self, manifest: Manifest, path: Callable[[Shard], Path]):
+        """`path` gives a shard's table on this machine."""
         self._manifest = manifest
-        place = place or (lambda shard: (root / shard.path).with_name(TABLE))
-        self._table = functools.lru_cache(OPEN_TABLES)(lambda shard: _Table(place(shard), shard))
+        self._table = functools.lru_cache(OPEN_TABLES)(lambda shard: _Table(path(shard), shard))
 
     def by_id(self, id: str) -> list[Entry]:
         """The pieces of the document with this id (32 hex digits), in its order.

@@ -14,14 +14,16 @@ from typing import Protocol
 from jaxlm import storage
 from jaxlm.data import manifest as manifests
 from jaxlm.data.cache import Cache, CacheConfig, Hold, Stored
-from jaxlm.data.documents import TABLE
+from jaxlm.data.documents import TABLE, table_path
 from jaxlm.data.manifest import Manifest, ManifestError, Shard
 
 
 class Files(Protocol):
-    """Where the files of a manifest are."""
+    """A manifest, and where its files are."""
 
-    def check(self, manifest: Manifest) -> None:
+    manifest: Manifest
+
+    def check(self) -> None:
         """`ManifestError` if a shard is missing or of another size."""
         ...
 
@@ -37,7 +39,7 @@ class Files(Protocol):
         """The document table of a shard, on this machine."""
         ...
 
-    def tokenizer(self, manifest: Manifest) -> Path:
+    def tokenizer(self) -> Path:
         """On this machine."""
         ...
 
@@ -45,11 +47,12 @@ class Files(Protocol):
 class LocalFiles:
     """On a disk of this machine, or one that it has mounted."""
 
-    def __init__(self, root: Path):
-        self._root = root
+    def __init__(self, manifest: Manifest, root: Path):
+        """`root`: the manifest's directory."""
+        self.manifest, self._root = manifest, root
 
-    def check(self, manifest: Manifest) -> None:
-        manifests.check_files(manifest, self._root)
+    def check(self) -> None:
+        manifests.check_files(self.manifest, self._root)
 
     def name(self, shard: Shard) -> str:
         return str(self._root / shard.path)
@@ -58,29 +61,26 @@ class LocalFiles:
         return Hold(self._root / shard.path)
 
     def table(self, shard: Shard) -> Path:
-        return (self._root / shard.path).with_name(TABLE)
+        return table_path(self._root, shard)
 
-    def tokenizer(self, manifest: Manifest) -> Path:
-        return self._root / manifest.tokenizer
+    def tokenizer(self) -> Path:
+        return self._root / self.manifest.tokenizer
 
 
 class StoredFiles:
     """In an object store, with a cache on this machine."""
 
-    def __init__(self, url: str, cfg: CacheConfig):
+    def __init__(self, manifest: Manifest, url: str, cfg: CacheConfig):
         """`url`: of the manifest's directory."""
-        self._url, self.ahead = url, cfg.ahead
+        self.manifest, self._url, self.ahead = manifest, url, cfg.ahead
         self.cache = Cache(cfg)
-        self._checked = False
         self._tables: dict[str, Hold] = {}
         """Kept, or another process might delete them before they are read."""
 
-    def check(self, manifest: Manifest) -> None:
-        if self._checked:
-            return
-        tops = sorted({shard.path.partition("/")[0] for shard in manifest.shards})
+    def check(self) -> None:
+        tops = sorted({shard.path.partition("/")[0] for shard in self.manifest.shards})
         sizes = storage.sizes(self._url, tops)
-        for shard in manifest.shards:
+        for shard in self.manifest.shards:
             size = sizes.get(shard.path)
             if size != shard.file_bytes:
                 found = "is missing" if size is None else f"{size} bytes"
@@ -88,7 +88,6 @@ class StoredFiles:
                     f"{self.name(shard)}: {found}, the manifest says {shard.file_bytes} bytes; "
                     "restore it or build the corpus again"
                 )
-        self._checked = True
 
     def name(self, shard: Shard) -> str:
         return f"{self._url}/{shard.path}"
@@ -107,8 +106,9 @@ class StoredFiles:
             self._tables[shard.path] = found
         return self._tables[shard.path].path
 
-    def tokenizer(self, manifest: Manifest) -> Path:
+    def tokenizer(self) -> Path:
         # Small, and not counted. Whoever opens it compares it with its hash.
+        manifest = self.manifest
         named = hashlib.sha256(manifest.tokenizer_hash.encode()).hexdigest()
         place = self.cache.directory / "tokenizers" / named
         if not (place / manifest.tokenizer).exists():
@@ -131,21 +131,48 @@ class StoredFiles:
         return place / manifest.tokenizer
 
 
-def open_files(name: str, cfg: CacheConfig) -> tuple[Manifest, Files]:
-    """The manifest of this path or URL, and where its files are. Raises `ManifestError`."""
-    if not storage.is_url(name):
-        path = Path(name)
-        return manifests.load(path), LocalFiles(path.parent)
+def open_files(name: str, cfg: CacheConfig) -> Files:
+    """The manifest of this path or URL, checked with its files: once at each start.
+
+    Checked are the sizes of all shards; each is opened, and its records counted, when first read.
+    Raises `ManifestError`.
+    """
+    files = _stored(name, cfg) if storage.is_url(name) else _local(Path(name))
+    _check_no_twins(files.manifest)
+    files.check()
+    return files
+
+
+def _local(path: Path) -> LocalFiles:
+    return LocalFiles(manifests.load(path), path.parent)
+
+
+def _stored(url: str, cfg: CacheConfig) -> StoredFiles:
     try:
-        text = storage.read_text(name)
+        text = storage.read_text(url)
     except FileNotFoundError:
         raise ManifestError(
-            f"{name}: no such manifest, or no such bucket; build the corpus "
+            f"{url}: no such manifest, or no such bucket; build the corpus "
             "(python -m data_tools build) and copy it there, shards, tokenizer and manifest"
         ) from None
     except UnicodeDecodeError as e:
-        raise ManifestError(f"{name}: cannot be read as a manifest: {e}") from None
-    return manifests.parse(text, name), StoredFiles(name.rpartition("/")[0], cfg)
+        raise ManifestError(f"{url}: cannot be read as a manifest: {e}") from None
+    return StoredFiles(manifests.parse(text, url), url.rpartition("/")[0], cfg)
+
+
+def _check_no_twins(manifest: Manifest) -> None:
+    """A shard listed twice would be trained on twice, or trained on and held out."""
+    with_rows = [shard for shard in manifest.shards if shard.chunks]  # empty ones are all alike
+    for what in ("path", "sha256"):
+        seen: dict[str, Shard] = {}
+        for shard in with_rows:
+            twin = seen.setdefault(getattr(shard, what), shard)
+            if twin is not shard:
+                raise ManifestError(
+                    f"{twin.path} ({twin.source}, {twin.split}) and {shard.path} ({shard.source}, "
+                    f"{shard.split}) have one {what}: a shard may be listed once; "
+                    "build the corpus again"
+                )
 
 
 def _of_size(size: int) -> Callable[[Path], None]:

@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from jaxlm.data.abstract_tokenizer import (
     PROBE,
     Tokenizer,
@@ -61,11 +59,6 @@ class HuggingFaceTokenizer(Tokenizer):
             return self._tokenizer.encode(text, add_special_tokens=False).ids
         except (TypeError, UnicodeEncodeError):
             raise not_unicode(text) from None
-
-    def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """int32[N] of each text, with one thread. `TokenizerError` as `encode`."""
-        # the library's own call starts threads
-        return [np.array(self.encode(text), np.int32) for text in texts]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids; control symbols give nothing, broken UTF-8 gives U+FFFD."""

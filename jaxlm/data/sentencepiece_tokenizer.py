@@ -54,8 +54,7 @@ class SentencePieceTokenizer(Tokenizer):
         try:
             return self._spm.encode(list(texts), num_threads=1, return_type="numpy")
         except (RuntimeError, TypeError, ValueError):
-            # the error of the one that is to blame
-            return [np.array(self.encode(text), np.int32) for text in texts]
+            return super().encode_batch(texts)  # the error of the one that is to blame
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids; control symbols give nothing, broken UTF-8 gives U+FFFD."""

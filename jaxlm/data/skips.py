@@ -10,12 +10,12 @@ The positions that are left have ranks 0, 1, 2, ...: batches are runs of ranks.
 import json
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from jaxlm.errors import UserError
+from jaxlm.site import Workdir
 from jaxlm.workdir import write_durably
 
 FILE = "skips.json"
@@ -133,7 +133,7 @@ class Skips:
 NO_SKIPS = Skips()
 
 
-def load(workdir: Path) -> Skips:
+def load(workdir: Workdir) -> Skips:
     """The windows in a work directory, none without a file; `SkipsError` if it cannot be used."""
     path = workdir / FILE
     try:
@@ -169,7 +169,7 @@ def _words(skips: Skips, position: int) -> str:
     return ", ".join(windows) or "no rows"
 
 
-def save(workdir: Path, skips: Skips) -> None:
+def save(workdir: Workdir, skips: Skips) -> None:
     """Writes the file, whole, and so that it outlives the machine's power."""
     write_durably(workdir / FILE, json.dumps(skips.entries) + "\n")
 

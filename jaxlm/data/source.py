@@ -17,9 +17,9 @@ from array_record.python.array_record_module import ArrayRecordReader
 
 from jaxlm.config import DataConfig
 from jaxlm.data.ahead import Ahead, room_ahead, window_bytes
-from jaxlm.data.cache import CacheConfig, Hold
-from jaxlm.data.files import Files, StoredFiles, open_files
-from jaxlm.data.manifest import Manifest, ManifestError, Shard, Split
+from jaxlm.data.cache import Hold
+from jaxlm.data.files import Files, StoredFiles
+from jaxlm.data.manifest import ManifestError, Shard, Split
 from jaxlm.data.order import Location, Order, Source, Stage
 from jaxlm.data.permutation import permute
 
@@ -36,23 +36,16 @@ READ_THREADS, READ_AHEAD = 4, 8
 """Threads that read, and batches ready or in work. For storage that takes milliseconds a read; from
 a warm cache one thread is as fast."""
 
-DEFAULT_CACHE = CacheConfig()
-
 
 class Shards:
     """Reads rows of the shards of one split."""
 
-    def __init__(self, manifest: Manifest, files: Files, split: Split, seq_len: int):
-        """Checks sizes of all files; each is opened, and its records counted, when first read.
-
-        Raises `ManifestError`.
-        """
-        self.chunks_per_row = manifest.chunks_per_row(seq_len)
-        _check_no_twins(manifest)
-        files.check(manifest)
-        self.manifest, self.files, self.seq_len = manifest, files, seq_len
-        self.by_source: Mapping[str, list[Shard]] = manifest.sources(split)
-        self.dtype = np.dtype(manifest.dtype).newbyteorder("<")
+    def __init__(self, files: Files, split: Split, seq_len: int):
+        """`ManifestError` if rows of `seq_len` are not whole chunks."""
+        self.files, self.manifest, self.seq_len = files, files.manifest, seq_len
+        self.chunks_per_row = self.manifest.chunks_per_row(seq_len)
+        self.by_source: Mapping[str, list[Shard]] = self.manifest.sources(split)
+        self.dtype = np.dtype(self.manifest.dtype).newbyteorder("<")
         self.readers = _Readers(files)
 
     def rows_in(self, shard: Shard) -> int:
@@ -143,21 +136,6 @@ def _open_shard(path: Path, name: str, shard: Shard) -> ArrayRecordReader:
             "the shard is damaged: restore it or build the corpus again"
         )
     return reader
-
-
-def _check_no_twins(manifest: Manifest) -> None:
-    """A shard listed twice would be trained on twice, or trained on and held out."""
-    with_rows = [shard for shard in manifest.shards if shard.chunks]  # empty ones are all alike
-    for what in ("path", "sha256"):
-        seen: dict[str, Shard] = {}
-        for shard in with_rows:
-            twin = seen.setdefault(getattr(shard, what), shard)
-            if twin is not shard:
-                raise ManifestError(
-                    f"{twin.path} ({twin.source}, {twin.split}) and {shard.path} ({shard.source}, "
-                    f"{shard.split}) have one {what}: a shard may be listed once; "
-                    "build the corpus again"
-                )
 
 
 class TrainRows:
@@ -264,15 +242,15 @@ class HeldOutRows:
         return _read_ahead(self.rows, batches)
 
 
-def open_train(
-    data: DataConfig, stages: Sequence[Stage], cache: CacheConfig = DEFAULT_CACHE
-) -> TrainRows:
-    """The training rows of `data.manifest`; no stages take each source by its number of rows.
+def open_train(files: Files, data: DataConfig, stages: Sequence[Stage]) -> TrainRows:
+    """The training rows of a corpus; no stages take each source by its number of rows.
 
-    `ManifestError` for files and manifest, `OrderError` for stages that do not fit the sources,
+    `ManifestError` if it has not the rows, `OrderError` for stages that do not fit the sources,
     `EnvironmentProblem` for a cache that is too small.
     """
-    shards = _open(data, "train", cache)
+    shards = Shards(files, "train", data.seq_len)
+    if not shards.by_source:
+        raise ManifestError(f"{data.manifest}: has no training shards; build the corpus again")
     row_bytes = shards.seq_len * shards.dtype.itemsize
     sources = {
         name: Source(
@@ -287,16 +265,16 @@ def open_train(
         weights = tuple((name, float(sum(source.shard_rows))) for name, source in sources.items())
         stages = [Stage(None, weights)]
     order, ahead = Order(sources, stages, data.seed, data.block_rows), 0
-    if isinstance(shards.files, StoredFiles):
+    if isinstance(files, StoredFiles):
         used = {name for stage in stages for name, weight in stage.weights if weight}
         windows = {name: sources[name].window_rows for name in used}
-        ahead = _room_ahead(shards, shards.files, windows)
+        ahead = _room_ahead(shards, files, windows)
     return TrainRows(shards, order, ahead)
 
 
-def open_heldout(data: DataConfig, cache: CacheConfig = DEFAULT_CACHE) -> dict[str, HeldOutRows]:
+def open_heldout(files: Files, seq_len: int) -> dict[str, HeldOutRows]:
     """Type -> its held-out rows; `ManifestError` if a type has held-out text but not one row."""
-    shards = _open(data, "heldout", cache)
+    shards = Shards(files, "heldout", seq_len)
     by_type: dict[str, list[Shard]] = {}
     for listed in shards.by_source.values():
         for shard in listed:
@@ -304,14 +282,6 @@ def open_heldout(data: DataConfig, cache: CacheConfig = DEFAULT_CACHE) -> dict[s
     for name, listed in by_type.items():
         _check_rows(f"held-out {name!r}", sum(map(shards.rows_in, listed)), shards)
     return {name: HeldOutRows(shards, by_type[name]) for name in sorted(by_type)}
-
-
-def _open(data: DataConfig, split: Split, cache: CacheConfig) -> Shards:
-    manifest, files = open_files(data.manifest, cache)
-    shards = Shards(manifest, files, split, data.seq_len)
-    if split == "train" and not shards.by_source:
-        raise ManifestError(f"{data.manifest}: has no training shards; build the corpus again")
-    return shards
 
 
 def _room_ahead(shards: Shards, files: StoredFiles, window_rows: Mapping[str, int]) -> int:

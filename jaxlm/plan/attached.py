@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import jax
 
-from jaxlm import hardware, resume, workdir
+from jaxlm import hardware, resume
 from jaxlm.config import Config
 from jaxlm.data import skips
 from jaxlm.data.corpus import open_corpus
@@ -17,15 +16,17 @@ from jaxlm.plan.figures import DOES_NOT_FIT, Plan
 from jaxlm.plan.memory import Fit
 from jaxlm.plan.program import Program
 from jaxlm.plan.target import SLICES, Target
+from jaxlm.site import Workdir, check_could_write, fetch
 
 
-def dry_run(cfg: Config, name: str, directory: Path) -> int:
+def dry_run(cfg: Config, name: str, directory: Workdir) -> int:
     """Opens the data and compiles the step, as a run would; prints the plan, and writes nothing.
 
     Raises `UserError` for what a run in `directory` would refuse, too, before it reads checkpoints
     whole. Returns 0 if the run fits, 2 if not.
     """
-    workdir.check_could_write(directory)
+    check_could_write(directory)
+    fetch(directory)
     skips.load(directory)
     resume.check_resumes(cfg, directory, open_corpus(cfg))
     devices = jax.devices()

@@ -29,7 +29,7 @@ def test_a_launcher_that_has_ended_has_no_processes():
     """So that a row says how it ended."""
     with subprocess.Popen(["true"]) as ended:
         pass
-    assert runs.children(ended.pid) == [] and runs.process(ended, 0) is None
+    assert runs.children(ended.pid) == [] and runs.processes(ended) == {}
 
 
 def test_the_page_tells_losses():

@@ -12,6 +12,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxlm.config import DataConfig
 from jaxlm.data import source
+from jaxlm.data.cache import CacheConfig
+from jaxlm.data.files import open_files
 from jaxlm.data.loader import Loader
 from jaxlm.data.source import TrainRows
 
@@ -20,7 +22,8 @@ MESHES = ((8, 1, 1), (4, 2, 1), (2, 2, 2), (1, 4, 2), (1, 2, 4), (1, 1, 8))
 
 def open_rows(manifest: str) -> TrainRows:
     """Training rows of a corpus with chunks of 32."""
-    return source.open_train(DataConfig(manifest=manifest, seq_len=32), ())
+    files = open_files(manifest, CacheConfig())
+    return source.open_train(files, DataConfig(manifest=manifest, seq_len=32), ())
 
 
 def sharding(sizes: tuple[int, int, int], axes: tuple[int, int, int]) -> NamedSharding:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.stores import Fault, Proxy, put
 from jaxlm import storage
 from jaxlm.data.cache import GB, Cache, CacheConfig, CacheFull, Hold, Stored
 from jaxlm.errors import EnvironmentProblem, UserError
-from tests.stores import Fault, Proxy, put
 
 SIZE = 1000
 

@@ -3,12 +3,14 @@
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from bench.stores import put_tree
 from jaxlm.data.cache import CacheConfig
 from jaxlm.data.documents import (
     SCHEMA,
@@ -18,6 +20,7 @@ from jaxlm.data.documents import (
     order_key,
     read_table,
     shard_of,
+    table_path,
 )
 from jaxlm.data.files import StoredFiles
 from jaxlm.data.manifest import (
@@ -30,7 +33,6 @@ from jaxlm.data.manifest import (
     Split,
     sha256,
 )
-from tests.stores import put_tree
 
 SALT = "order"
 SHARDS = 3
@@ -87,7 +89,7 @@ class Corpus:
             VERSION, "t", "h", 9, 1, 3, "uint16", 32, packing, Mixture((), 4.0, 0.01, {}),
             tuple(self.shards), recipe, {},
         )  # fmt: skip
-        self.root, self.documents = root, Documents(root, self.manifest)
+        self.root, self.documents = root, Documents(self.manifest, partial(table_path, root))
 
     def everything(self, shard: Shard) -> list[Entry]:
         """A shard's whole table."""
@@ -157,8 +159,9 @@ def test_a_document_is_found_without_the_tables_of_other_shards(corpus):
     expected = corpus.documents.by_id(id)
     for table in others:
         table.rename(table.with_suffix(".away"))
+    fresh = Documents(corpus.manifest, partial(table_path, corpus.root))
     try:
-        assert Documents(corpus.root, corpus.manifest).by_id(id) == expected != []
+        assert fresh.by_id(id) == expected != []
     finally:
         for table in others:
             table.with_suffix(".away").rename(table)
@@ -175,12 +178,12 @@ def damaged(tmp_path) -> Corpus:
 
 def read_first(corpus: Corpus, manifest: Manifest) -> list[Callable[[], object]]:
     """Each way to read the table of the first shard."""
-    shard, root = manifest.shards[0], corpus.root
+    shard, table = manifest.shards[0], partial(table_path, corpus.root)
     id = min(corpus.ids[:200], key=lambda id: order_key(id, SALT)).hex()
     return [
-        lambda: Documents(root, manifest).in_span(shard, 0, shard.tokens),
-        lambda: Documents(root, manifest).by_id(id),
-        lambda: read_table(root, shard, SCHEMA.names),
+        lambda: Documents(manifest, table).in_span(shard, 0, shard.tokens),
+        lambda: Documents(manifest, table).by_id(id),
+        lambda: read_table(corpus.root, shard, SCHEMA.names),
     ]
 
 
@@ -246,7 +249,7 @@ def test_a_recipe_without_the_salt_is_refused(corpus):
     for recipe in ({}, {"pack": None}, {"pack": {"salt": 5}}):
         made = replace(corpus.manifest, recipe=recipe)
         with pytest.raises(ManifestError, match=r"recipe\.pack\.salt=(None|5): must be a str; "):
-            Documents(corpus.root, made).by_id("0" * 32)
+            Documents(made, partial(table_path, corpus.root)).by_id("0" * 32)
 
 
 def test_the_order_does_not_move():
@@ -261,7 +264,8 @@ def test_tables_of_an_object_store(s3, corpus, tmp_path):
         replace(s, table_sha256=sha256((corpus.root / s.path).with_name(TABLE)))
         for s in corpus.shards
     )
-    files = StoredFiles(url, CacheConfig(directory=str(tmp_path)))
-    fetched = Documents(Path(), replace(corpus.manifest, shards=summed), files.table)
+    stored = replace(corpus.manifest, shards=summed)
+    files = StoredFiles(stored, url, CacheConfig(directory=str(tmp_path)))
+    fetched = Documents(stored, files.table)
     for id in corpus.ids[::50]:
         assert fetched.by_id(id.hex()) == corpus.documents.by_id(id.hex()) != []

@@ -2,7 +2,6 @@
 
 import gc
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -14,13 +13,12 @@ import pytest
 from jax.sharding import NamedSharding
 
 from bench.small_corpus import make_corpus
-from jaxlm.config import DataConfig
-from jaxlm.data import source
 from jaxlm.data.loader import DEPTH, Loader
 from jaxlm.data.manifest import ManifestError
 from jaxlm.data.skips import Skips
 from jaxlm.data.synthetic import SyntheticHeldOut, SyntheticRows
 from jaxlm.schema import ConfigError
+from launch.local import free_port
 from tests.data import read_batches
 
 B, T = 16, 32
@@ -49,12 +47,6 @@ class Slow(SyntheticRows):
         if self.broken is not None and self.broken in positions:
             raise ManifestError(f"row {self.broken} is broken")
         return super().rows(positions)
-
-
-def free_port() -> str:
-    with socket.socket() as s:
-        s.bind(("localhost", 0))
-        return str(s.getsockname()[1])
 
 
 def wait_until_full(rows: Slow) -> None:
@@ -201,8 +193,7 @@ def test_a_process_that_never_closed_its_loader_can_exit(tmp_path):
 
 def test_rows_from_shards_and_no_thread_left_behind(tmp_path):
     manifest = make_corpus(tmp_path / "corpus", {"web": (100, 51, 70), "code": (40,)})
-    data = DataConfig(manifest=str(manifest), seq_len=T)
-    rows = source.open_train(data, ())
+    rows = read_batches.open_rows(str(manifest))
     with Loader(rows, shard(), B, 0, 1000 * B) as loader:
         for _ in range(20):
             batch = next(loader)
@@ -219,7 +210,7 @@ def test_real_processes_read_the_same_bytes_and_only_their_own(tmp_path, process
     manifest = make_corpus(tmp_path / "corpus", {"web": (100, 51, 70), "code": (40,)})
     with Loader(read_batches.open_rows(str(manifest)), shard(), B, 0, 6 * B) as loader:
         np.save(tmp_path / "rows.npy", np.concatenate([np.asarray(b.rows_BT) for b in loader]))
-    arguments = [str(manifest), str(tmp_path / "rows.npy"), free_port(), str(processes)]
+    arguments = [str(manifest), str(tmp_path / "rows.npy"), str(free_port()), str(processes)]
     flags = f"--xla_force_host_platform_device_count={8 // processes}"
     running = [
         subprocess.Popen(

@@ -1,7 +1,7 @@
 """Rows from shards: the right ids, and every kind of damage named."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,8 @@ from bench.small_corpus import make_corpus, read_shard, write_shard
 from jaxlm.config import DataConfig
 from jaxlm.data import manifest as manifests
 from jaxlm.data import source
+from jaxlm.data.cache import CacheConfig
+from jaxlm.data.files import open_files
 from jaxlm.data.manifest import ManifestError
 from jaxlm.data.order import OrderError, Stage
 
@@ -31,8 +33,16 @@ def config(manifest: Path, seq_len: int = 32) -> DataConfig:
     return DataConfig(manifest=str(manifest), seq_len=seq_len, shuffle_window=1000)
 
 
+def train_rows(data: DataConfig, stages: Sequence[Stage] = ()) -> source.TrainRows:
+    return source.open_train(open_files(data.manifest, CacheConfig()), data, stages)
+
+
 def open_train(manifest: Path, seq_len: int = 32) -> source.TrainRows:
-    return source.open_train(config(manifest, seq_len), ())
+    return train_rows(config(manifest, seq_len))
+
+
+def open_heldout(manifest: Path, seq_len: int = 32) -> dict[str, source.HeldOutRows]:
+    return source.open_heldout(open_files(str(manifest), CacheConfig()), seq_len)
 
 
 def edit(path: Path, edited: Mapping[str, Any]) -> None:
@@ -61,7 +71,7 @@ def test_a_row_is_a_run_of_chunks_with_their_overlaps_dropped(manifest, chunks):
 
 
 def test_an_epoch_has_every_chunk_once(manifest):
-    rows = source.open_train(replace(config(manifest), block_rows=ROWS), ())
+    rows = train_rows(replace(config(manifest), block_rows=ROWS))
     ids = rows.rows(np.arange(ROWS))
     shards = [s for listed in rows.shards.by_source.values() for s in listed]
     every = np.concatenate([read_shard(manifest.parent / s.path) for s in shards])
@@ -76,12 +86,12 @@ def test_leftover_chunks_are_counted(manifest):
 
 def test_stages_choose_the_sources(manifest):
     stages = [Stage(100, (("web", 1), ("code", 0))), Stage(None, (("web", 0), ("code", 1)))]
-    rows = source.open_train(replace(config(manifest), block_rows=100), stages)
+    rows = train_rows(replace(config(manifest), block_rows=100), stages)
     assert rows.order.draws(150).tolist() == [50, 100]
 
 
 def test_the_window_is_given_in_bytes(manifest):
-    rows = source.open_train(replace(config(manifest, 64), shuffle_window=64 * 2 * 10), ())
+    rows = train_rows(replace(config(manifest, 64), shuffle_window=64 * 2 * 10))
     assert rows.order.fingerprint()["window_rows"] == {"code": 10, "web": 10}
 
 
@@ -122,7 +132,7 @@ def test_few_shards_are_open_at_once(tmp_path, monkeypatch):
 
 
 def test_held_out_rows_come_once_by_type_and_then_padding(manifest):
-    held = source.open_heldout(config(manifest))
+    held = open_heldout(manifest)
     assert list(held) == ["code", "web"] and [len(rows) for rows in held.values()] == [4, 8]
     ids = held["web"].rows(np.arange(12))
     shards = held["web"].shards.by_source["web"]
@@ -136,7 +146,7 @@ def test_held_out_rows_come_once_by_type_and_then_padding(manifest):
 
 def test_the_first_held_out_rows_are_of_all_shards(tmp_path):
     path = make_corpus(tmp_path / "corpus", {"web": (1,)}, heldout={"web": (40, 40)})
-    held = source.open_heldout(config(path))["web"]
+    held = open_heldout(path)["web"]
     shards = held.shards.by_source["web"]
     first = {bytes(row) for row in held.rows(np.arange(20))}
     of_shard = [{bytes(r) for r in read_shard(path.parent / s.path)} & first for s in shards]
@@ -148,11 +158,9 @@ def test_the_fingerprint_follows_what_decides_the_rows(manifest):
     assert prints[0] == open_train(manifest).fingerprint()
     changes = {"seq_len": 64, "seed": 1, "block_rows": 500, "shuffle_window": 2000}
     for name, value in changes.items():
-        prints.append(
-            source.open_train(replace(config(manifest), **{name: value}), ()).fingerprint()
-        )
+        prints.append(train_rows(replace(config(manifest), **{name: value})).fingerprint())
     even = [Stage(None, (("web", 1), ("code", 1)))]
-    prints.append(source.open_train(config(manifest), even).fingerprint())
+    prints.append(train_rows(config(manifest), even).fingerprint())
     edit(manifest, {"tokenizer_hash": "another"})
     prints.append(open_train(manifest).fingerprint())
     assert all(a != b for i, a in enumerate(prints) for b in prints[:i])
@@ -251,7 +259,7 @@ def test_a_shard_listed_twice_is_refused(manifest, what):
 def test_empty_shards_do_no_harm(tmp_path):
     path = make_corpus(tmp_path / "corpus", {"web": (0, 5, 0)}, heldout={"web": (0, 2)})
     assert {*open_train(path).order.locate(np.arange(1000)).shard.tolist()} == {1}
-    assert len(source.open_heldout(config(path))["web"]) == 2
+    assert len(open_heldout(path)["web"]) == 2
 
 
 def test_a_source_without_a_whole_row_is_refused(tmp_path):
@@ -263,9 +271,9 @@ def test_a_source_without_a_whole_row_is_refused(tmp_path):
         "lower seq_len, or build the corpus with more text"
     )
     with pytest.raises(ManifestError, match="held-out 'code' has not one row of seq_len=128"):
-        source.open_heldout(config(path, seq_len=128))
+        open_heldout(path, seq_len=128)
     only_web = [Stage(None, (("web", 1), ("code", 0)))]
-    assert source.open_train(config(path, seq_len=128), only_web).rows(np.arange(9)).any()
+    assert train_rows(config(path, seq_len=128), only_web).rows(np.arange(9)).any()
 
 
 def test_a_corpus_without_training_shards_is_refused(tmp_path):

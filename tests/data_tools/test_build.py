@@ -3,6 +3,7 @@
 import dataclasses
 import fcntl
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from data_tools.recipe import Recipe, RuleConfig, TokenizerConfig
 from data_tools.stage import Commit
 from data_tools.tokenizer.sample import SAMPLE
 from jaxlm.data import manifest
-from jaxlm.data.documents import TABLE, Documents
+from jaxlm.data.documents import TABLE, Documents, table_path
 from jaxlm.data.manifest import Manifest
 from jaxlm.data.tokenizer import open_tokenizer
 from tests.data_tools import raw, small
@@ -113,7 +114,7 @@ def test_counts_of_what_was_dropped(built):
 def test_documents_are_found_by_id_and_by_span(built):
     workdir, _ = built
     corpus = load(workdir)
-    documents = Documents(workdir, corpus)
+    documents = Documents(corpus, partial(table_path, workdir))
     for shard in corpus.shards:
         entries = documents.in_span(shard, 0, shard.chunks * 32 + 1)
         for entry in entries:

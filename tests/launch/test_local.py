@@ -1,13 +1,16 @@
 """The launcher on real processes: small Python programs in the place of `jaxlm train`."""
 
 import signal
+import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from jaxlm import rollcall
 from launch import local
 from launch.local import Job, main, plan, run
 from tests.launch.watch import is_gone, until, until_text
@@ -24,7 +27,8 @@ def on_sigterm(code):
 
 def job(workdir: Path, code: str, processes: int = 2, max_restarts: int = 3) -> Job:
     program = (sys.executable, "-c", PRELUDE + code, str(workdir))
-    return Job(program, workdir, processes, max_restarts, peer_grace_s=5.0, kill_grace_s=0.3)
+    place = str(workdir), workdir / "logs"
+    return Job(program, *place, processes, max_restarts, peer_grace_s=5.0, kill_grace_s=0.3)
 
 
 @pytest.fixture(autouse=True)
@@ -32,18 +36,27 @@ def short_delays(monkeypatch):
     monkeypatch.setattr(local, "_LONGEST_DELAY_S", 0.02)
 
 
+def test_a_free_port_is_given_to_nobody_who_asks_for_any():
+    port = local.free_port()
+    with socket.socket() as s, pytest.raises(OSError, match="in use"):
+        s.bind(("127.0.0.1", port))
+    for host in ("127.0.0.1", None):  # but it is to be had by who asks for this one
+        with rollcall.listen(host, port):
+            pass
+
+
 # ---- plan and output -----------------------------------------------------------------------------
 
 
 def test_each_process_is_told_its_place(tmp_path):
-    specs = plan(Job(("train",), tmp_path, processes=2), port=1234)
+    specs = plan(Job(("train",), str(tmp_path), tmp_path, processes=2), port=1234)
     shared = ("train", "--coordinator=127.0.0.1:1234", "--bind=127.0.0.1", "--processes=2")
     assert [s.command for s in specs] == [(*shared, "--process=0"), (*shared, "--process=1")]
     assert [s.log.name for s in specs] == ["process-0.log", "process-1.log"]
 
 
 def test_one_process_needs_no_coordinator(tmp_path):
-    assert plan(Job(("train",), tmp_path), port=1234)[0].command == ("train",)
+    assert plan(Job(("train",), str(tmp_path), tmp_path), port=1234)[0].command == ("train",)
 
 
 def test_output_of_process_0_is_as_it_is(tmp_path, capfd):
@@ -94,9 +107,7 @@ def test_peers_of_a_graceful_exit_may_finish(tmp_path):
 
 
 def test_peers_of_a_graceful_exit_may_not_hang(tmp_path):
-    waiting = Job(
-        job(tmp_path, "time.sleep(60 * me)").program, tmp_path, 2, max_restarts=0, peer_grace_s=0.3
-    )
+    waiting = replace(job(tmp_path, "time.sleep(60 * me)", max_restarts=0), peer_grace_s=0.3)
     start = time.monotonic()
     assert run(waiting) == 75  # not done: one of them never said so
     assert time.monotonic() - start < 10

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from bench import runs
+from launch.local import free_port
 
 pytestmark = pytest.mark.system
 
@@ -42,9 +43,7 @@ os._exit(0)
 
 
 def test_barriers():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = free_port()
     start = time.monotonic()
     processes = [
         subprocess.Popen(

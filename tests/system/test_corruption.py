@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import socket
 import sys
 from pathlib import Path
 
@@ -31,10 +30,7 @@ def flipping(command: list[str], step: int, device: int) -> list[str]:
 
 def two_processes(config: Path, workdir: Path, flip_step: int | None) -> tuple[int, int]:
     """Exit codes of two processes with two devices each; the third device of all goes wrong."""
-    with socket.socket() as s:
-        s.bind(("localhost", 0))
-        place = [f"--coordinator=localhost:{s.getsockname()[1]}", "--processes=2"]
-    command = [*runs.train(config, workdir, *REPLICAS), *place]
+    command = [*runs.train(config, workdir, *REPLICAS), *runs.apart()]
     zero, one = [*command, "--process=0"], [*command, "--process=1"]
     if flip_step is not None:
         one = flipping(one, flip_step, 0)

@@ -4,8 +4,6 @@ import fcntl
 import os
 import re
 import signal
-import socket
-import subprocess
 import time
 from pathlib import Path
 
@@ -31,15 +29,6 @@ def two(config, tmp_path_factory) -> Path:
     return workdir
 
 
-def process(launcher: subprocess.Popen, index: int) -> int:
-    """Pid of one of its two processes."""
-    found = {
-        child: Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
-        for child in runs.children(launcher.pid)
-    }
-    return next(pid for pid, args in found.items() if f"--process={index}".encode() in args)
-
-
 def test_two_processes_are_as_good_as_one(tmp_path, config, two):
     code, output = runs.finish(runs.train(config, tmp_path), tmp_path / "log", devices=2)
     assert code == 0, output
@@ -55,9 +44,9 @@ def test_one_of_two_killed(tmp_path, config, two):
     log = tmp_path / "log"
     with runs.running(runs.launch(config, tmp_path, runs.SLOWLY), log) as launcher:
         runs.wait_until(lambda: len(runs.committed(tmp_path)) >= 2, launcher)
-        survivor, victim = process(launcher, 0), process(launcher, 1)
-        os.kill(victim, signal.SIGKILL)
-        until(lambda: is_gone(survivor), AT_ONCE_S)
+        pids = runs.processes(launcher)
+        os.kill(pids[1], signal.SIGKILL)
+        until(lambda: is_gone(pids[0]), AT_ONCE_S)
         assert launcher.wait(runs.PATIENCE_S) == 0
     said = re.findall(r"^launch: .*", log.read_text(), re.M)
     assert said[0].startswith("launch: process 1 was killed by SIGKILL")
@@ -80,7 +69,7 @@ def test_one_of_two_stopped(tmp_path, config, two):
     command = runs.launch(config, tmp_path, runs.SLOWLY, "watch.heartbeat_seconds=10")
     with runs.running(command, log) as launcher:
         runs.wait_until(lambda: len(runs.committed(tmp_path)) >= 1, launcher)
-        os.kill(process(launcher, 1), signal.SIGSTOP)
+        os.kill(runs.processes(launcher)[1], signal.SIGSTOP)
         assert launcher.wait(runs.PATIENCE_S) == 0
     output = log.read_text()
     assert re.search(LOST.format(1), output)
@@ -97,24 +86,18 @@ def test_one_of_two_stopped(tmp_path, config, two):
 def test_the_coordinator_stopped(tmp_path, config):
     """The others see for themselves that it is silent."""
     log = tmp_path / "log"
-    command = runs.launch(config, tmp_path, runs.SLOWLY, "watch.heartbeat_seconds=10")
+    longer = ("train.end=1000 steps", "data.max_epochs=100")
+    command = runs.launch(config, tmp_path, runs.SLOWLY, "watch.heartbeat_seconds=10", *longer)
     with runs.running(command, log) as launcher:
         runs.wait_until(runs.says(log, "step     12/"), launcher)
-        os.kill(process(launcher, 0), signal.SIGSTOP)
+        time.sleep(3)  # what the others have heard of it may be so old: of its compile
+        os.kill(runs.processes(launcher)[0], signal.SIGSTOP)
         runs.wait_until(lambda: re.search(LOST.format(0), log.read_text()) is not None, launcher)
-
-
-def free_place() -> list[str]:
-    """Flags of two processes that no launcher starts."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    return [f"--coordinator=127.0.0.1:{port}", "--bind=127.0.0.1", "--processes=2"]
 
 
 def test_one_that_fails_alone_keeps_its_exit_code(tmp_path, config):
     """The other cannot know of the directory in use, and is told."""
-    workdir, place = tmp_path / "run", free_place()
+    workdir, place = tmp_path / "run", runs.apart()
     workdir.mkdir()
     command = [*runs.train(config, workdir), *place]
     with (
@@ -132,7 +115,7 @@ def test_one_that_fails_alone_keeps_its_exit_code(tmp_path, config):
 def test_one_that_dies_where_no_launcher_sees_it(tmp_path, config):
     """As on another host: the survivor names it, and asks for a new start."""
     command = [*runs.train(config, tmp_path / "run", runs.SLOWLY, "watch.heartbeat_seconds=8")]
-    log, place = tmp_path / "0.log", free_place()
+    log, place = tmp_path / "0.log", runs.apart()
     with (
         runs.running([*command, *place, "--process=0"], log) as zero,
         runs.running([*command, *place, "--process=1"], tmp_path / "1.log") as one,
@@ -146,7 +129,7 @@ def test_one_that_dies_where_no_launcher_sees_it(tmp_path, config):
 
 def test_one_that_never_comes(tmp_path, config):
     command = runs.train(config, tmp_path / "run", "watch.barrier_minutes=0.05")
-    code, output = runs.finish([*command, *free_place(), "--process=0"], tmp_path / "log")
+    code, output = runs.finish([*command, *runs.apart(), "--process=0"], tmp_path / "log")
     assert code == 75
     assert "1 of 2 processes did not come within 3 s: 1. Here are: 0" in output
 
@@ -183,15 +166,16 @@ def test_no_process_outlives_a_killed_launcher(tmp_path, config):
     log = tmp_path / "log"
     with runs.running(runs.launch(config, tmp_path), log) as launcher:
         runs.wait_until(runs.says(log, "compiling"), launcher)
-        pids = [process(launcher, 0), process(launcher, 1)]
+        pids = runs.processes(launcher)
+        assert len(pids) == 2
         launcher.kill()
-        for pid in pids:
+        for pid in pids.values():
             until(lambda pid=pid: is_gone(pid), AT_ONCE_S)
 
 
 def test_hosts_that_differ(tmp_path, config):
     """Two processes that no launcher started, one with another learning rate."""
-    first, place = runs.train(config, tmp_path / "run"), free_place()
+    first, place = runs.train(config, tmp_path / "run"), runs.apart()
     with (
         runs.running([*first, *place, "--process=0"], tmp_path / "0.log") as zero,
         runs.running(

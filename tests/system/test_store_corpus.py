@@ -3,7 +3,7 @@
 import pytest
 
 from bench import runs
-from tests.stores import SECRET, Fault, put_tree
+from bench.stores import SECRET, Fault, put_tree
 
 
 @pytest.mark.system

@@ -1,11 +1,13 @@
 """Real object stores on loopback, and a proxy before them that makes them fail.
 
 moto serves S3, gcp-storage-emulator Google Cloud Storage. Every request comes by the proxy, which
-forwards it, or does to it what a test asks for.
+forwards it, or does to it what a test asks for. It adds what the emulator leaves out: generations
+of objects, in answers and as conditions of writes.
 """
 
 import contextlib
 import http.client
+import json
 import logging
 import os
 import socket
@@ -18,7 +20,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 BUCKET, SECRET = "bucket", "hunter2-is-secret"
 UNCHECKED = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request, Signature=0"
@@ -49,6 +51,8 @@ class Proxy:
     """METHOD PATH of each."""
     released: threading.Event = field(default_factory=threading.Event)
     """Ends what stalls."""
+    writing: threading.Lock = field(default_factory=threading.Lock)
+    """Held by a write with a condition, which nothing may come between."""
 
     def url(self, name: str) -> str:
         """Of an object."""
@@ -88,7 +92,11 @@ def proxy(scheme: str, to_port: int) -> Iterator[Proxy]:
 
         do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = do_PATCH = handle_any
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            """Clients that are killed leave connections."""
+
+    server = Server(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     state.port = server.server_port
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -119,12 +127,14 @@ def _handle(request: BaseHTTPRequestHandler, state: Proxy, port: int) -> None:
     if kind.isdecimal():
         _answer(request, int(kind), {}, b"no", 2)
         return
-    upstream = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     headers = {k: v for k, v in request.headers.items() if k.lower() not in DROPPED}
-    with contextlib.closing(upstream):
-        upstream.request(request.command, request.path, body, headers)
-        response = upstream.getresponse()
-        data, announced = response.read(), response.headers.get("Content-Length")
+    wanted = _query(request.path).get("ifGenerationMatch")
+    with state.writing if request.command != "GET" else contextlib.nullcontext():
+        if wanted is not None and wanted != _generation(request.path, port):
+            _answer(request, 412, {}, b"condition", len(b"condition"))
+            return
+        response, data = _ask(port, request.command, request.path, body, headers)
+    announced = response.headers.get("Content-Length")
     length = len(data) if request.command != "HEAD" else int(announced or 0)
     if kind == "truncated":
         data = data[: len(data) // 2]
@@ -137,7 +147,31 @@ def _handle(request: BaseHTTPRequestHandler, state: Proxy, port: int) -> None:
     kept = {k: v for k, v in response.headers.items() if k.lower() not in DROPPED}
     if kind in ("short", "flipped"):  # the store itself believes in it
         kept = {k: v for k, v in kept.items() if "checksum" not in k.lower()}
+    if state.scheme == "gs" and request.command == "GET" and "alt=media" in request.path:
+        kept["x-goog-generation"] = _generation(request.path, port)
     _answer(request, response.status, kept, data, length)
+
+
+def _ask(
+    port: int, method: str, path: str, body: bytes | None, headers: dict[str, str]
+) -> tuple[http.client.HTTPResponse, bytes]:
+    upstream = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    with contextlib.closing(upstream):
+        upstream.request(method, path, body, headers)
+        response = upstream.getresponse()
+        return response, response.read()
+
+
+def _query(path: str) -> dict[str, str]:
+    return {name: values[0] for name, values in parse_qs(urlsplit(path).query).items()}
+
+
+def _generation(path: str, port: int) -> str:
+    """Of the object that a request to Google's store is about; "0" where there is none."""
+    name = _query(path).get("name") or unquote(urlsplit(path).path.rpartition("/")[2])
+    at = f"/storage/v1/b/{BUCKET}/o/{quote(name, safe='')}"
+    response, data = _ask(port, "GET", at, None, {})
+    return "0" if response.status == 404 else json.loads(data)["generation"]
 
 
 def _body(request: BaseHTTPRequestHandler) -> bytes:

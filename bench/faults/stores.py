@@ -1,0 +1,93 @@
+"""A work directory in an object store that fails, under processes that are killed."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from bench import runs, stores
+from bench.faults.place import PLAIN, Outcome, Place, tail
+from bench.stores import Fault, Proxy
+from jaxlm import storage
+from jaxlm import workdir as workdirs
+
+STEPS = 60
+KILLS = 2
+"""Of each run, besides what its store does."""
+KINDS = ("503", "reset", "truncated", "slow")
+METHODS = ("GET", "PUT", "POST")
+OVERRIDES = (
+    *PLAIN,
+    f"train.end={STEPS} steps",
+    "optim.warmup=0 steps",
+    "checkpoint.every=10 steps",
+    "checkpoint.keep=2",
+)
+
+
+def failing(place: Place) -> Outcome:
+    """A run of two processes in each kind of store, with `place.tries` faults in all."""
+    outcome = Outcome()
+    whole = place.root / "undisturbed"
+    place.finish(runs.launch(place.small, whole, *OVERRIDES), "undisturbed")
+    for open_store in (stores.s3, stores.gcs):
+        with open_store() as store, outcome.trying(place.tries // 2):
+            requests = place.tries // 2 - KILLS
+            store.faults.extend(
+                Fault(place.random.choice(KINDS), "/run", method=place.random.choice(METHODS))
+                for _ in range(requests)
+            )
+            _train(place, store)
+            assert not [fault for fault in store.faults if fault.times], "faults that never came"
+            here = place.root / store.scheme
+            copy(store.url("run"), here)
+            assert workdirs.status(here)["state"] == "done"
+            assert runs.losses(here) == runs.losses(whole), "other losses were logged"
+            runs.assert_same(runs.state(here, STEPS), runs.state(whole, STEPS))
+        outcome.notes.append(f"{store.scheme}://: {KILLS} kills, {requests} requests that failed")
+    return outcome
+
+
+def _train(place: Place, store: Proxy) -> None:
+    """To the end; killed on the way, once a process and once all of them."""
+    log = place.root / f"{store.scheme}.log"
+    command = runs.launch(
+        place.small, store.url("run"), *OVERRIDES, f"--logs={place.root / store.scheme}-logs"
+    )
+    with runs.running(command, log) as launcher:
+        _kill(place, launcher, log, [place.random.choice([0, 1])], starts=1)
+        _kill(place, launcher, log, [0, 1], starts=2)
+        launcher.kill()
+    code, output = runs.finish(command, log)
+    assert code == 0, tail(output)
+
+
+def _kill(
+    place: Place, launcher: subprocess.Popen, log: Path, which: list[int], starts: int
+) -> None:
+    """After a save of this start has begun, or some steps after."""
+
+    def begun() -> bool:
+        said = log.read_text().split("; compiling") if log.exists() else []
+        return len(said) > starts and any(
+            f"step     {step}/" in said[starts] for step in (12, 22, 32, 42, 52)
+        )
+
+    runs.wait_until(begun, launcher)
+    time.sleep(place.random.uniform(0, 1))
+    pids = runs.processes(launcher)
+    assert pids.keys() >= set(which), "the run ended before it was killed"
+    if len(which) > 1:
+        launcher.kill()
+    for i in which:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pids[i], signal.SIGKILL)
+
+
+def copy(url: str, directory: Path) -> None:
+    """Copies a directory of a store here."""
+    for name in storage.sizes(url, [""]):
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        storage.download(f"{url}/{name}", directory / name)

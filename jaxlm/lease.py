@@ -1,0 +1,186 @@
+"""The lock of a work directory in an object store: an object that its holder writes ever again.
+
+A write is conditional: the store does it only if the object is the one that the writer saw last, so
+of two that want it one gets it. No two clocks are compared: a holder that has not written while
+another process looked on for `DEAD_S` is dead. One that was on this machine is looked for there.
+"""
+
+import json
+import os
+import secrets
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from jaxlm import storage
+from jaxlm.errors import EnvironmentProblem
+
+RENEW_S, DEAD_S = 10.0, 60.0
+"""Between the writes of a holder, and without any until it is dead."""
+LOOK_S = 1.0
+"""Between the looks of one that waits."""
+ANSWER_S = 30.0
+"""That a request may take, its client's own retries included."""
+
+
+class Lost(EnvironmentProblem):
+    """Another process has taken the lease."""
+
+
+class Holder(NamedTuple):
+    """What the object says."""
+
+    name: str
+    """Drawn anew by each process."""
+    host: str
+    machine: str
+    """Where its pid means something: a boot of a machine, and a container on it."""
+    pid: int
+    time: float
+    """When it was written, by its own clock; seconds since 1970."""
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it was on this machine, and is no more."""
+        return self.machine == _machine() and not Path(f"/proc/{self.pid}").exists()
+
+
+class _Seen(NamedTuple):
+    generation: bytes
+    """The store's name for this state of the object, or for its absence."""
+    holder: Holder | None
+
+
+class Lease:
+    """Held inside `with`."""
+
+    def __init__(self, url: str, lost: Callable[[str], None]):
+        """`url`: of the object. `lost`: told why, by another thread, if it is held no more."""
+        self._url, self._lost = url, lost
+        self._name = secrets.token_hex(8)
+        self._generation = b""
+        """Of the object as this process wrote it."""
+        self._one_at_a_time = threading.Lock()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._renew, name="jaxlm-lease", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Waits until a holder that may be dead is known to be.
+
+        `EnvironmentProblem` if one is alive, and what `storage.tried` raises.
+        """
+        self._store = _open(self._url)
+        seen, since_s, told = self._look(), time.monotonic(), False
+        while not self._may_take(seen, since_s) or not self._write(seen.generation):
+            if not told and seen.holder is not None:
+                print(
+                    f"{self._url}: is held by {_words(seen.holder)}; waiting up to {DEAD_S:g} s "
+                    "to see whether it lives",
+                    file=sys.stderr,
+                    flush=True,
+                )
+                told = True
+            time.sleep(LOOK_S)
+            now = self._look()
+            if now.generation != seen.generation:
+                if now.holder and seen.holder and now.holder.name == seen.holder.name:
+                    raise EnvironmentProblem(
+                        f"{self._url}: {_words(now.holder)} is training there; wait for it, stop "
+                        "it, or choose another directory"
+                    )
+                seen, since_s = now, time.monotonic()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self._closing.set()
+        self._thread.join(ANSWER_S)
+        try:
+            self._store.write("", None, if_equal=self._generation).result(timeout=ANSWER_S)
+        except Exception as e:  # whoever comes next waits for it
+            print(f"{self._url}: could not be deleted ({e})", file=sys.stderr, flush=True)
+
+    def confirm(self) -> None:
+        """`Lost` if another process has taken it; an error of the client if none can tell."""
+        with self._one_at_a_time:
+            if not self._write(self._generation):
+                seen = self._look()
+                raise Lost(
+                    f"{self._url}: this process did not write to it for too long, and "
+                    f"{_words(seen.holder) if seen.holder else 'somebody'} has taken it over"
+                )
+
+    def _renew(self) -> None:
+        while not self._closing.wait(RENEW_S):
+            try:
+                self.confirm()
+            except Lost as e:
+                self._lost(str(e))
+                return
+            except Exception:  # the store fails; whether it was lost is seen when it is back
+                continue
+
+    def _may_take(self, seen: _Seen, since_s: float) -> bool:
+        return seen.holder is None or seen.holder.is_dead or time.monotonic() - since_s > DEAD_S
+
+    def _look(self) -> _Seen:
+        found: Any = storage.tried(self._url, lambda: self._store.read("").result(timeout=ANSWER_S))
+        return _Seen(found.stamp.generation, _parsed(found.value))
+
+    def _write(self, generation: bytes) -> bool:
+        """Whether it was the one to write."""
+        me = Holder(self._name, socket.gethostname(), _machine(), os.getpid(), time.time())
+        text = json.dumps(me._asdict())
+        written: Any = storage.tried(
+            self._url,
+            lambda: self._store.write("", text, if_equal=generation).result(timeout=ANSWER_S),
+        )
+        if written.generation:
+            self._generation = written.generation
+            return True
+        now = self._look()  # an answer may have been lost, and the write done again
+        if now.holder is not None and now.holder.name == self._name:
+            self._generation = now.generation
+            return True
+        return False
+
+
+def holder(url: str) -> Holder | None:
+    """Who holds a lease, by its own clock and this one; None if nobody does."""
+    found: Any = storage.tried(url, lambda: _open(url).read("").result(timeout=ANSWER_S))
+    held = _parsed(found.value)
+    if held is None or held.is_dead or time.time() - held.time > DEAD_S:
+        return None
+    return held
+
+
+def _open(url: str) -> Any:
+    import tensorstore
+
+    return storage.tried(url, lambda: tensorstore.KvStore.open(storage.kvstore(url)).result())
+
+
+def _parsed(text: bytes) -> Holder | None:
+    try:
+        return Holder(**json.loads(text))
+    except (ValueError, TypeError):  # it is not there, or it is no lease
+        return None
+
+
+def _words(holder: Holder) -> str:
+    return f"pid {holder.pid} on {holder.host}"
+
+
+def _machine() -> str:
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:  # no Linux: nobody is known to be dead
+        return secrets.token_hex(8)

@@ -1,0 +1,161 @@
+"""A work directory, on a disk that all hosts see or in an object store: that it can be written, and
+that one run alone does so.
+"""
+
+import contextlib
+import fcntl
+import os
+import secrets
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from jaxlm import lease, storage
+from jaxlm.errors import EnvironmentProblem
+from jaxlm.lease import Lease
+from jaxlm.mirror import Mirror
+
+type Workdir = Path | Mirror
+
+AUTOTUNE = "autotune"
+"""Where the choices of kernels are kept, if steps are to be deterministic on GPUs."""
+LOCK = "lock"
+
+
+def of(name: str) -> Workdir:
+    """The work directory of this path or URL; `UserError` for a URL that is of no store."""
+    return Mirror(name) if storage.is_url(name) else Path(name)
+
+
+def fetch(directory: Workdir, inside: str = "") -> None:
+    """Has what is written in a directory of a work directory here, to read."""
+    if isinstance(directory, Mirror):
+        directory.fetch(inside)
+
+
+def send(directory: Workdir, within_s: float | None = None) -> None:
+    """Has what was written here where others see it; within a time, if it can be done in it."""
+    if not isinstance(directory, Mirror):
+        return
+    if within_s is None:
+        directory.send()
+    else:
+        thread = threading.Thread(target=_try_to, args=[directory.send], daemon=True)
+        thread.start()
+        thread.join(within_s)
+
+
+def _try_to(do: Callable[[], None]) -> None:
+    with contextlib.suppress(Exception):
+        do()
+
+
+@contextlib.contextmanager
+def shared(directory: Workdir, main: bool) -> Iterator[None]:
+    """Inside, what a process of a run writes is where others see it, soon, and all at the end.
+
+    `main`: the one that goes on with what is there.
+    """
+    if not isinstance(directory, Mirror):
+        yield
+        return
+    directory.fetch("" if main else AUTOTUNE)
+    if main:
+        directory.fetch(AUTOTUNE)
+    with directory.sending():
+        yield
+
+
+def check_writable(workdir: Workdir) -> None:
+    """Makes the directory, and a file in it; `EnvironmentProblem` says why it cannot."""
+    if isinstance(workdir, Mirror):
+        probe = f"{workdir}/.probe-{secrets.token_hex(8)}"
+        try:
+            storage.write_text(probe, "probe")
+            storage.delete(probe)
+        except FileNotFoundError:
+            raise _unwritable(workdir, "no such bucket") from None
+        return
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+        # A name of its own: in containers all hosts may have one process number.
+        with tempfile.NamedTemporaryFile(dir=workdir, prefix=".probe-") as probe:
+            probe.write(b"probe")
+    except OSError as e:
+        raise _unwritable(workdir, e.strerror) from e
+
+
+def check_could_write(workdir: Workdir) -> None:
+    """`check_writable`, as far as it can be told without writing anything."""
+    if isinstance(workdir, Mirror):
+        storage.entries(workdir.url)
+        return
+    there = next(p for p in (workdir.absolute(), *workdir.absolute().parents) if p.exists())
+    if not there.is_dir():
+        raise _unwritable(workdir, f"{there} is not a directory")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise _unwritable(workdir, f"no permission in {there}")
+
+
+def _unwritable(workdir: Workdir, why: str | None) -> EnvironmentProblem:
+    return EnvironmentProblem(
+        f"--workdir={workdir}: cannot be written ({why}); "
+        "choose a directory that this user may write, on a disk with room"
+    )
+
+
+@contextlib.contextmanager
+def lock(workdir: Workdir, lost: Callable[[str], None]) -> Iterator[Callable[[], None]]:
+    """Holds the directory against a second run; it is let go when the process ends, however.
+
+    Waits a little, since the process of the start before may still be dying. `EnvironmentProblem`
+    if it is held. In a store the lock can be lost: `lost` is told why, by another thread, and what
+    this yields raises if it is.
+    """
+    if isinstance(workdir, Mirror):
+        with Lease(f"{workdir}/{LOCK}", lost) as held:
+            yield held.confirm
+    else:
+        with _lock(workdir):
+            yield lambda: None
+
+
+@contextlib.contextmanager
+def _lock(workdir: Path, patience_s: float = 10.0) -> Iterator[None]:
+    deadline = time.monotonic() + patience_s
+    with (workdir / LOCK).open("a+") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    file.seek(0)
+                    raise EnvironmentProblem(
+                        f"--workdir={workdir}: pid {file.read() or '?'} is training there; "
+                        "wait for it, stop it, or choose another directory"
+                    ) from None
+                time.sleep(0.2)
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def holder(workdir: Workdir) -> int | None:
+    """The pid of the process that trains there, 0 if it has not said it; None without one."""
+    if isinstance(workdir, Mirror):
+        held = lease.holder(f"{workdir}/{LOCK}")
+        return held and held.pid
+    try:
+        with (workdir / LOCK).open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                text = file.read()
+                return int(text) if text.isdecimal() else 0
+    except OSError:
+        pass
+    return None

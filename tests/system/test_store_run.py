@@ -1,0 +1,135 @@
+"""Runs whose work directory lies in an object store."""
+
+import json
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bench import runs
+from bench.faults import stores as campaign
+from bench.faults.place import Place
+from bench.stores import SECRET, Proxy, put
+from jaxlm import storage
+from jaxlm import workdir as workdirs
+
+pytestmark = pytest.mark.system
+
+END = 30
+QUICK = (
+    f"train.end={END} steps",
+    "optim.warmup=0 steps",
+    "checkpoint.every=10 steps",
+    "checkpoint.snapshot_every=10 steps",
+    "evaluate.every=None",
+)
+
+
+@pytest.fixture(scope="module")
+def short(config, tmp_path_factory) -> Path:
+    """An undisturbed run on a disk."""
+    workdir = tmp_path_factory.mktemp("short") / "run"
+    code, output = runs.finish(runs.train(config, workdir, *QUICK), workdir.with_suffix(".log"))
+    assert code == 0, output
+    return workdir
+
+
+def jaxlm(command: str, url: str, *rest: str) -> subprocess.CompletedProcess[str]:
+    from sys import executable
+
+    line = [executable, "-m", "jaxlm", command, f"--workdir={url}", *rest]
+    return subprocess.run(line, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_a_failing_store_under_processes_that_are_killed(tmp_path):
+    outcome = campaign.failing(Place(tmp_path / "row", seed=0, tries=12))
+    assert (outcome.tried, outcome.lost) == (12, 0), outcome.notes
+
+
+def test_a_run_and_all_that_looks_at_it(store: Proxy, config, short, tmp_path):
+    url = store.url("a/run")
+    began = tmp_path / "began"
+    first = runs.train(config, url, *QUICK, runs.SLOWLY)
+    with runs.running(first, began) as process:
+        runs.wait_until(runs.says(began, "step     12/"), process)
+        refused, said = runs.finish(runs.train(config, url, *QUICK), tmp_path / "second")
+        assert refused == 78 and f"{url}/lock: pid {process.pid} on " in said
+        status = jaxlm("status", url)
+        assert f"pid {process.pid}" in status.stdout, status
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(runs.PATIENCE_S) == 75, began.read_text()
+    code, output = runs.finish(runs.train(config, url, *QUICK), tmp_path / "log")
+    assert code == 0 and "resuming at step" in output, output
+    campaign.copy(url, tmp_path / "copy")
+    runs.assert_same(runs.state(tmp_path / "copy", END), runs.state(short, END))
+    assert runs.losses(tmp_path / "copy") == runs.losses(short)
+    assert len(workdirs.history(tmp_path / "copy")) == 2
+    assert runs.committed(tmp_path / "copy")[-1] == END
+    written = b"".join(p.read_bytes() for p in (tmp_path / "copy").rglob("*") if p.is_file())
+    assert SECRET.encode() not in written and SECRET not in output
+    # A process that is killed leaves a lease, which does not keep this machine waiting.
+    data = json.loads(jaxlm("status", url, "--json").stdout)
+    assert (data["state"], data["step"], data["full"]["step"]) == ("done", END, END)
+    assert data["snapshot"]["kept"] == 3 and data["pid"] is None
+    for command, rest, words in (
+        ("evaluate", (), f"step {END} of {url}"),
+        ("sample", ("--max-tokens=4",), ""),
+        ("trace", ("--step=3",), "step 3"),
+    ):
+        done = jaxlm(command, url, *rest)
+        assert done.returncode == 0 and words in done.stdout, done
+    assert f"evaluation-{END}.json" in storage.entries(url)[0]
+    for origin in (url, f"{url}/checkpoints/snapshots/20"):
+        fresh = (*QUICK, "train.end=2 steps", f"--init-from={origin}")
+        code, output = runs.finish(
+            runs.train(config, tmp_path / origin[-4:], *fresh), tmp_path / "f"
+        )
+        assert code == 0 and f"parameters from {url}/checkpoints/" in output, output
+
+
+def test_damage_is_refused_and_fallback_goes_on_from_the_one_before(
+    store: Proxy, config, short, tmp_path
+):
+    url = store.url("damaged/run")
+    for path in sorted(short.rglob("*")):
+        if path.is_file() and path.name != "lock":
+            put(store, f"damaged/run/{path.relative_to(short)}", path.read_bytes())
+    name = next(
+        n for n in sorted(storage.sizes(f"{url}/checkpoints/full/{END}", [""])) if "/d/" in n
+    )
+    at = f"damaged/run/checkpoints/full/{END}/{name}"
+    data = (short / "checkpoints" / "full" / str(END) / name).read_bytes()
+    put(store, at, data[:-1] + bytes([data[-1] ^ 4]))
+    longer = (*QUICK, "train.end=40 steps")
+    before = storage.sizes(f"{url}/checkpoints", [""])
+    code, output = runs.finish(runs.train(config, url, *longer), tmp_path / "refused")
+    assert code == 2 and f"{url}/checkpoints/full/{END}: the checkpoint is damaged" in output
+    assert name in output and storage.sizes(f"{url}/checkpoints", [""]) == before
+    code, output = runs.finish(runs.train(config, url, *QUICK, "--fallback"), tmp_path / "fallback")
+    assert code == 0 and "resuming at step 20" in output, output
+    campaign.copy(url, tmp_path / "copy")
+    runs.assert_same(runs.state(tmp_path / "copy", END), runs.state(short, END))
+    (moved,) = (tmp_path / "copy" / "abandoned").glob(f"damaged-*/full/{END}")
+    assert (moved / name).read_bytes() != data
+    # A save without its marker is moved, and missed.
+    storage.delete(f"{url}/checkpoints/full/{END}/{workdirs.MARKER}")
+    code, output = runs.finish(runs.train(config, url, *longer), tmp_path / "missing")
+    assert code == 2 and "a save that was not finished; moved to" in output
+    assert f"has saved step {END}, and now it is not there" in re.sub(r"\s+", " ", output)
+
+
+def test_going_back_in_a_store(store: Proxy, tmp_path):
+    from bench.faults.numbers import SPIKE, SPIKY, spiky
+
+    url = store.url("spiky/run")
+    code, output = runs.finish(runs.train(spiky(tmp_path), url, *SPIKY), tmp_path / "log")
+    assert code == 0 and f"step {SPIKE} is a spike: loss " in output, output
+    campaign.copy(url, tmp_path / "copy")
+    (event,) = {e["event"] for e in workdirs.lines(tmp_path / "copy" / "events.jsonl")}
+    assert (tmp_path / "copy" / "abandoned" / event / "full" / str(SPIKE - 1)).is_dir()
+    assert (tmp_path / "copy" / "events" / event / "batch.npy").is_file()
+    done = jaxlm("replay", url, event)
+    assert done.returncode == 0 and "loss" in done.stdout, done
+    assert "replay.json" in storage.entries(f"{url}/events/{event}")[0]
