@@ -18,7 +18,7 @@ test: env ## the tests
 	@$(PYTHON_IN_VENV) -m pytest -n auto --maxprocesses=4 --dist=loadfile
 
 test-system: env ## the long tests: the demo, kills, real services
-	@$(PYTHON_IN_VENV) -m pytest -m system
+	@$(PYTHON_IN_VENV) -m pytest -m system -n 2 --dist=loadfile --no-loadscope-reorder
 
 test-compilers: env ## programs of all kinds through the compilers of TPU and GPU, long: after a change to the step
 	@$(PYTHON_IN_VENV) -m pytest -m compilers

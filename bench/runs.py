@@ -154,8 +154,11 @@ def says(log: Path, text: str) -> Callable[[], bool]:
 
 
 def children(pid: int) -> list[int]:
-    """Processes that this one has started (Linux)."""
-    return [int(c) for c in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    """Processes that this one has started, none if it has ended (Linux)."""
+    try:
+        return [int(c) for c in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
 
 
 def processes(launcher: subprocess.Popen) -> dict[int, int]:

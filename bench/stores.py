@@ -223,7 +223,8 @@ def gcs() -> Iterator[Proxy]:
         from gcp_storage_emulator.server import create_server
     server = create_server("127.0.0.1", 0, in_memory=True, default_bucket=BUCKET)
     server.start()
-    port = server._api._httpd.server_port  # pyright: ignore[reportOptionalMemberAccess] (no other way tells it)
+    httpd: Any = server._api._httpd  # it tells no other way which port it got
+    port = httpd.server_port
     with proxy("gs", port) as found:
         os.environ["STORAGE_EMULATOR_HOST"] = f"http://127.0.0.1:{found.port}"
         yield found

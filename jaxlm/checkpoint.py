@@ -98,11 +98,15 @@ class Checkpoints:
 
     def latest(self) -> int | None:
         """Step of the newest committed checkpoint."""
-        return self._manager.latest_step()
+        return max(self.steps(), default=None)
 
     def steps(self) -> list[int]:
         """Of all committed checkpoints, in order."""
-        return sorted(self._manager.all_steps())
+        found, save = self._manager.all_steps(), self._saving
+        # Orbax counts a save from its start on, and one that failed until it is discarded.
+        if save is not None and not save.is_whole and not save.discarded:
+            found = [step for step in found if step != save.step]
+        return sorted(found)
 
     def path(self, step: int) -> epath.Path:
         """Where the checkpoint of a step lies."""
@@ -162,6 +166,7 @@ class Checkpoints:
             with contextlib.suppress(Exception):  # the next save tries it again
                 self._remove_unfinished(self._saving.step)
         self.reload()
+        self._saving.discarded = True
 
     def _remove_unfinished(self, step: int) -> None:
         path = self.path(step)
@@ -292,10 +297,17 @@ class _Save:
         self.vote = Vote()
         self.errors: list[Exception] = []
         self.ended: Future[None] | None = None
+        self.discarded = False
+        """Whether what a failed one has left is gone, and Orbax has looked again."""
 
     @property
     def is_over(self) -> bool:
         return self.ended is not None and self.ended.done()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its commit marker is there."""
+        return self.is_over and not self.errors
 
 
 class _ForEver:

@@ -310,9 +310,9 @@ class Watch:
         end_in(2.5 * self._dog.exchange_s + 10)  # the work directory may be what hangs
         self._tell, why = diagnosis, diagnosis.why
         if diagnosis.hangs:
-            path = self._workdir / "logs" / f"stacks-{self._me}.txt"
-            why = f"{why}\nThe stacks of all threads are in {path}"
-            _write_stacks(path, diagnosis.why)
+            name = f"logs/stacks-{self._me}.txt"
+            why = f"{why}\nThe stacks of all threads are in {self._workdir}/{name}"
+            _write_stacks(self._workdir / name, diagnosis.why)
         self._wait_for_readers()
         self._last_word(why)
         end_at_once(why)

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import shutil
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -224,6 +225,31 @@ def test_a_save_that_failed_succeeds_at_the_next_try(train_state, tmp_path, monk
         saver.save(train_state, 7, NOTES)
         assert saver.finish() is None
         assert saver.begun and full.latest() == 7
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_save_counts_once_it_is_whole(train_state, tmp_path, monkeypatch, fails):
+    """A run says which checkpoint it has, and one that was killed is held to that."""
+    summing, go_on = threading.Event(), threading.Event()
+
+    def slowly(directory: Path) -> None:
+        summing.set()
+        assert go_on.wait(60)
+        raise_full(directory) if fails else write(directory)
+
+    write = integrity.write
+    monkeypatch.setattr(integrity, "write", slowly)
+    full = Checkpoints(checkpoint.full(tmp_path), Keep(3))
+    with contextlib.closing(full):
+        full.save(train_state, 7, NOTES)
+        assert summing.wait(60) and full.busy
+        assert (full.latest(), full.steps()) == (None, [])
+        go_on.set()
+        assert (full.wait() is not None) == fails
+        assert full.steps() == ([] if fails else [7])
+        if fails:
+            full.discard_failed()
+            assert full.steps() == []
 
 
 def test_what_fails_after_the_commit_is_no_failed_save(train_state, tmp_path, monkeypatch):

@@ -71,6 +71,8 @@ class Place:
     seed: int
     tries: int
     """How many faults, where a row repeats one."""
+    steps: int = 400
+    """Of the runs that are killed or stopped on their way."""
 
     def __post_init__(self) -> None:
         if self.root.exists():

@@ -21,9 +21,9 @@ ROWS: dict[str, Row] = {
     "kills": Row(
         kills.kills, 50,
         "SIGKILL at random moments of one of two processes, or of both and their launcher, with a "
-        "save every 3 steps; start-up, compiling, steps and saves alike. Survived: the run ends, "
-        "its final state is bit-identical to the undisturbed run's, and the steps that count were "
-        "given every sequence exactly once",
+        "save every 3 steps: every other among steps and saves, the rest in start-ups and "
+        "compilations. Survived: the run ends, its final state is bit-identical to the undisturbed "
+        "run's, and the steps that count were given every sequence exactly once",
     ),
     "terms": Row(
         kills.terms, 20,

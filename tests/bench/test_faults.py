@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+from bench import runs
 from bench.faults.command import page
 from bench.faults.place import Outcome
 from bench.faults.table import ROWS
@@ -22,6 +23,13 @@ def test_what_is_not_as_promised_is_lost_and_said():
         raise AssertionError("other bits\nin head")
     assert (outcome.tried, outcome.survived, outcome.lost) == (4, 0, 4)
     assert outcome.notes == ["LOST: not as promised", "LOST: other bits"]
+
+
+def test_a_launcher_that_has_ended_has_no_processes():
+    """So that a row says how it ended."""
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    assert runs.children(ended.pid) == [] and runs.processes(ended) == {}
 
 
 def test_the_page_tells_losses():

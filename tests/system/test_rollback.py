@@ -4,6 +4,7 @@ The spike is real: one batch is of random tokens, after a loss that has long fal
 """
 
 import json
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -32,6 +33,16 @@ def gone_back(spiky, tmp_path_factory) -> Path:
     code, output = runs.finish(command, workdir.with_suffix(".log"))
     assert code == 0, output
     assert f"step {SPIKE} is a spike: loss " in output
+    return workdir
+
+
+@pytest.fixture(scope="module")
+def killed_before(spiky, tmp_path_factory) -> Path:
+    """A run that was killed a few steps before the spike."""
+    workdir = tmp_path_factory.mktemp("killed_before") / "run"
+    with runs.running(runs.train(spiky, workdir, *SPIKY), workdir.with_suffix(".log")) as process:
+        runs.kill_when(process, lambda: SPIKE - 10 in runs.committed(workdir))
+    assert runs.committed(workdir)[-1] < SPIKE - MARGIN
     return workdir
 
 
@@ -134,8 +145,8 @@ rollback.go_back = then_kill""",
 
 @pytest.mark.system
 @pytest.mark.parametrize("gap", GAPS)
-def test_killed_on_the_way(gap, spiky, gone_back, tmp_path):
-    workdir = tmp_path / "run"
+def test_killed_on_the_way(gap, spiky, killed_before, gone_back, tmp_path):
+    workdir = shutil.copytree(killed_before, tmp_path / "run")
     program = KILLED_AT.format(patch=GAPS[gap])
     command = runs.train(spiky, workdir, *SPIKY)
     killed = [sys.executable, "-c", program, *command[3:]]
@@ -151,17 +162,19 @@ def test_killed_on_the_way(gap, spiky, gone_back, tmp_path):
 
 
 @pytest.mark.system
-def test_a_spike_too_many_stops_the_run(spiky, tmp_path):
-    command = runs.train(spiky, tmp_path / "run", *SPIKY, "guard.max_rollbacks=0")
+def test_a_spike_too_many_stops_the_run(spiky, killed_before, tmp_path):
+    workdir = shutil.copytree(killed_before, tmp_path / "run")
+    command = runs.train(spiky, workdir, *SPIKY, "guard.max_rollbacks=0")
     code, output = runs.finish(command, tmp_path / "log")
     assert code == 2
     assert "the run has gone back 0 times already: config.guard.max_rollbacks=0" in output
 
 
 @pytest.mark.system
-def test_a_warning_changes_nothing(spiky, tmp_path):
+def test_a_warning_changes_nothing(spiky, killed_before, tmp_path):
     one, other = tmp_path / "warn", tmp_path / "off"
     for workdir, spike in ((one, "warn"), (other, "off")):
+        shutil.copytree(killed_before, workdir)
         command = runs.train(spiky, workdir, *SPIKY, f"guard.spike={spike}")
         code, output = runs.finish(command, workdir.with_suffix(".log"))
         assert code == 0 and (f"step {SPIKE} is a spike" in output) == (spike == "warn")

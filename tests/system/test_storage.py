@@ -12,6 +12,14 @@ from bench.faults.storage import inside, read_only
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mounts are private on Linux alone")
 
+IMPATIENT = """
+import sys
+from jaxlm import cli, saving
+
+saving.LAST_WAITS_S = (0.1,) * len(saving.LAST_WAITS_S)
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
 
 def test_a_read_only_directory(tmp_path):
     outcome = read_only(Place(tmp_path / "place", seed=0, tries=1))
@@ -20,13 +28,15 @@ def test_a_read_only_directory(tmp_path):
 
 @pytest.mark.system
 def test_a_full_disk(tmp_path, config, whole):
+    """At its end it tries four times; without the minute between the tries here."""
     workdir = tmp_path / "run"
     workdir.mkdir()
     command = runs.train(config, workdir)
+    impatient = [sys.executable, "-c", IMPATIENT, *command[3:]]
     kept = tmp_path / "kept"
     script = inside(
         f"mount -t tmpfs -o size=2m tmpfs {workdir}",
-        shlex.join(command),
+        shlex.join(impatient),
         "echo exit $?",
         f"mount -o remount,size=64m {workdir}",
         shlex.join(command),
@@ -45,6 +55,8 @@ def test_a_full_disk(tmp_path, config, whole):
         first,
         re.M,
     )
+    last_save = rf"^process 0: {full[-1]}: the checkpoint could not be saved .* tried again$"
+    assert len(re.findall(last_save, first, re.M)) == 4
     message = first.splitlines()[-1]
     assert re.match(f"jaxlm train: {full[-1]}: the checkpoint could not be saved", message)
     assert message.endswith(
