@@ -226,9 +226,9 @@ class Checkpoints:
         """Orbax's barriers in the background."""
         save = self._saving
         if save is not None:
-            if vote.WRITTEN in key:
+            if vote.WRITTEN in key and jax.process_count() > 1:
                 mine = f"{STATE}/ocdbt.process_{jax.process_index()}"
-                integrity.write_share(self.path(save.step), mine)
+                save.vote.leave(integrity.sums(self.path(save.step), mine))
             save.vote(key=key, timeout_ms=timeout_ms)
 
     def _before_commit(self) -> None:
@@ -243,7 +243,9 @@ class Checkpoints:
         try:
             if save.for_ever:
                 (self.path(save.step) / FOR_EVER).write_text("")
-            integrity.write(self.path(save.step))
+            shares = save.vote.left() if jax.process_count() > 1 else []
+            known = {name: found for share in shares for name, found in share.items()}
+            integrity.write(self.path(save.step), known)
             self._before()
         except Exception as e:
             save.errors.append(e)
@@ -366,15 +368,22 @@ def abandoned(workdir: Workdir, why: str) -> epath.Path:
 
 
 def abandon_unfinished(workdir: Workdir) -> None:
-    """Moves saves without a commit marker to `abandoned/`; all processes call it and wait."""
+    """Moves saves without a commit marker to `abandoned/`; all processes call it and wait.
+
+    In a store, where a move is a copy, they are deleted.
+    """
     if jax.process_index() == 0:
         for kind in (full(workdir), snapshots(workdir)):
             kind.mkdir(parents=True, exist_ok=True)  # in a store there are none, and none is needed
             for path in sorted(kind.iterdir()) if kind.is_dir() else ():
                 if path.is_dir() and not (path / MARKER).exists():
-                    target = abandon(workdir, path, time.strftime("%Y%m%d-%H%M%S"))
-                    print(f"{path}: a save that was not finished; moved to {target}", flush=True)
-    cluster.gather("unfinished saves are moved", True)
+                    if storage.is_url(str(path)):
+                        storage.delete_directory(str(path))
+                        done = "deleted"
+                    else:
+                        done = f"moved to {abandon(workdir, path, time.strftime('%Y%m%d-%H%M%S'))}"
+                    print(f"{path}: a save that was not finished; {done}", flush=True)
+    cluster.gather("unfinished saves are out of the way", True)
 
 
 def abandon(workdir: Workdir, checkpoint: epath.Path, why: str) -> epath.Path:

@@ -17,9 +17,12 @@ from jaxlm import cluster, storage
 from jaxlm.errors import UserError
 
 CHECKSUMS = "checksums.json"
-SHARE = ".sums"
 REWRITTEN = "_CHECKPOINT_METADATA"
 """Orbax updates this file after the checksums are written."""
+
+
+type Sums = dict[str, list[int] | None]
+"""[size, crc32] of each file, None where it is missing."""
 
 
 class CheckpointError(UserError):
@@ -30,25 +33,17 @@ class Damaged(CheckpointError):
     """One whose files are not those that were written."""
 
 
-def write_share(directory: epath.Path, mine: str) -> None:
-    """Writes the checksums of the files that are below `mine` in a directory, for `write`."""
-    names = [f"{mine}/{name}" for name in _files(directory / mine)]
-    (directory / f"{mine.replace('/', '.')}{SHARE}").write_text(json.dumps(_sums(directory, names)))
+def sums(directory: epath.Path, below: str = "") -> Sums:
+    """Of the files in a directory, or in one of its directories; by name from the first on."""
+    files = _files(directory / below) if below else _files(directory)
+    return _sums(directory, [f"{below}/{name}" if below else name for name in files])
 
 
-def write(directory: epath.Path) -> None:
-    """Writes the checksums of all files in a directory; those of shares are taken as they are."""
-    files = _files(directory)
-    shares = [name for name in files if name.endswith(SHARE)]
-    sums: dict[str, list[int] | None] = {}
-    for share in shares:
-        sums |= json.loads((directory / share).read_text())
-    known = sums.keys() | shares
-    rest = [n for n in files if n not in known and n.rpartition("/")[2] != REWRITTEN]
-    sums |= _sums(directory, rest)
-    (directory / CHECKSUMS).write_text(json.dumps(sums))
-    for share in shares:
-        (directory / share).unlink()
+def write(directory: epath.Path, known: Sums) -> None:
+    """Writes the checksums of all files in a directory; those that are `known` are not read."""
+    names = [name for name in _files(directory) if name.rpartition("/")[2] != REWRITTEN]
+    rest = [name for name in names if name not in known]
+    (directory / CHECKSUMS).write_text(json.dumps(known | _sums(directory, rest)))
 
 
 def verify(directory: epath.Path) -> None:
@@ -60,6 +55,8 @@ def verify(directory: epath.Path) -> None:
         expected = json.loads(_tried(directory / CHECKSUMS, lambda path: path.read_text()))
         if not isinstance(expected, dict) or not expected:
             raise ValueError("names no file")
+    except UserError:
+        raise  # of a store
     except (OSError, ValueError) as e:
         problems = [f"{CHECKSUMS}: {e}"]
     else:
@@ -88,8 +85,7 @@ def _files(directory: epath.Path) -> list[str]:
     return sorted(str(p.relative_to(directory)) for p in files)
 
 
-def _sums(directory: epath.Path, names: list[str]) -> dict[str, list[int] | None]:
-    """[size, crc32] of each file, None where it is missing."""
+def _sums(directory: epath.Path, names: list[str]) -> Sums:
     # Threads help: crc32 and reads let go of the interpreter's lock.
     with ThreadPoolExecutor(4) as pool:
         found = pool.map(lambda name: _checksum(directory / name), names)

@@ -6,6 +6,7 @@ another process looked on for `DEAD_S` is dead. One that was on this machine is 
 """
 
 import json
+import math
 import os
 import secrets
 import socket
@@ -22,6 +23,8 @@ from jaxlm.errors import EnvironmentProblem
 
 RENEW_S, DEAD_S = 10.0, 60.0
 """Between the writes of a holder, and without any until it is dead."""
+REFUSE_S = 45.0
+"""One that writes for so long while another process looks on is no process about to end."""
 LOOK_S = 1.0
 """Between the looks of one that waits."""
 ANSWER_S = 30.0
@@ -44,10 +47,21 @@ class Holder(NamedTuple):
     time: float
     """When it was written, by its own clock; seconds since 1970."""
 
+    def __str__(self) -> str:
+        return f"pid {self.pid} on {self.host}"
+
     @property
     def is_dead(self) -> bool:
         """Whether it was on this machine, and is no more."""
-        return self.machine == _machine() and not Path(f"/proc/{self.pid}").exists()
+        if self.machine != _machine():
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except OSError:
+            pass
+        return False
 
 
 class _Seen(NamedTuple):
@@ -65,6 +79,8 @@ class Lease:
         self._name = secrets.token_hex(8)
         self._generation = b""
         """Of the object as this process wrote it."""
+        self._written_s = -math.inf
+        """When it did, by the monotonic clock, before it asked for it."""
         self._one_at_a_time = threading.Lock()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._renew, name="jaxlm-lease", daemon=True)
@@ -75,25 +91,27 @@ class Lease:
         `EnvironmentProblem` if one is alive, and what `storage.tried` raises.
         """
         self._store = _open(self._url)
-        seen, since_s, told = self._look(), time.monotonic(), False
-        while not self._may_take(seen, since_s) or not self._write(seen.generation):
+        seen = self._look()
+        same_object_s = same_holder_s = time.monotonic()
+        told = False
+        while not self._may_take(seen, same_object_s) or not self._write(seen.generation):
             if not told and seen.holder is not None:
-                print(
-                    f"{self._url}: is held by {_words(seen.holder)}; waiting up to {DEAD_S:g} s "
-                    "to see whether it lives",
-                    file=sys.stderr,
-                    flush=True,
-                )
+                line = f"{self._url}: is held by {seen.holder}; waiting to see whether it lives on"
+                print(line, file=sys.stderr, flush=True)
                 told = True
             time.sleep(LOOK_S)
             now = self._look()
-            if now.generation != seen.generation:
-                if now.holder and seen.holder and now.holder.name == seen.holder.name:
-                    raise EnvironmentProblem(
-                        f"{self._url}: {_words(now.holder)} is training there; wait for it, stop "
-                        "it, or choose another directory"
-                    )
-                seen, since_s = now, time.monotonic()
+            if now.generation == seen.generation:
+                continue
+            same_object_s = time.monotonic()
+            if now.holder is None or seen.holder is None or now.holder.name != seen.holder.name:
+                same_holder_s = same_object_s
+            elif same_object_s - same_holder_s > REFUSE_S:
+                raise EnvironmentProblem(
+                    f"{self._url}: {now.holder} is training there; wait for it, stop it, or choose "
+                    "another directory"
+                )
+            seen = now
         self._thread.start()
         return self
 
@@ -103,7 +121,8 @@ class Lease:
         self._closing.set()
         self._thread.join(ANSWER_S)
         try:
-            self._store.write("", None, if_equal=self._generation).result(timeout=ANSWER_S)
+            with self._one_at_a_time:
+                self._store.write("", None, if_equal=self._generation).result(timeout=ANSWER_S)
         except Exception as e:  # whoever comes next waits for it
             print(f"{self._url}: could not be deleted ({e})", file=sys.stderr, flush=True)
 
@@ -114,15 +133,21 @@ class Lease:
                 seen = self._look()
                 raise Lost(
                     f"{self._url}: this process did not write to it for too long, and "
-                    f"{_words(seen.holder) if seen.holder else 'somebody'} has taken it over"
+                    f"{seen.holder or 'somebody'} has taken it over"
                 )
+
+    def ensure(self) -> None:
+        """`confirm`, if the last write was so long ago that it may be lost."""
+        if time.monotonic() - self._written_s > DEAD_S / 2:
+            self.confirm()
 
     def _renew(self) -> None:
         while not self._closing.wait(RENEW_S):
             try:
                 self.confirm()
             except Lost as e:
-                self._lost(str(e))
+                if not self._closing.is_set():
+                    self._lost(str(e))
                 return
             except Exception:  # the store fails; whether it was lost is seen when it is back
                 continue
@@ -137,17 +162,17 @@ class Lease:
     def _write(self, generation: bytes) -> bool:
         """Whether it was the one to write."""
         me = Holder(self._name, socket.gethostname(), _machine(), os.getpid(), time.time())
-        text = json.dumps(me._asdict())
+        text, asked_s = json.dumps(me._asdict()), time.monotonic()
         written: Any = storage.tried(
             self._url,
             lambda: self._store.write("", text, if_equal=generation).result(timeout=ANSWER_S),
         )
         if written.generation:
-            self._generation = written.generation
+            self._generation, self._written_s = written.generation, asked_s
             return True
         now = self._look()  # an answer may have been lost, and the write done again
         if now.holder is not None and now.holder.name == self._name:
-            self._generation = now.generation
+            self._generation, self._written_s = now.generation, asked_s
             return True
         return False
 
@@ -174,13 +199,9 @@ def _parsed(text: bytes) -> Holder | None:
         return None
 
 
-def _words(holder: Holder) -> str:
-    return f"pid {holder.pid} on {holder.host}"
-
-
 def _machine() -> str:
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+        return f"{socket.gethostname()} {boot} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:  # no Linux: nobody is known to be dead
         return secrets.token_hex(8)

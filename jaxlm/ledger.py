@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Self
 from jaxlm import workdir
 from jaxlm.activity import HERE, Activity
 from jaxlm.errors import RESTART, UserError
+from jaxlm.mirror import Mirror
 from jaxlm.site import Workdir
 
 FILE = "ledger.jsonl"
@@ -84,6 +85,8 @@ class Ledger:
         self._end: str | None = None
         self._lines = queue.SimpleQueue[Line | None]()
         """None is the end, without a line."""
+        self._here = not isinstance(directory, Mirror)
+        """Whether a file that is deleted is gone: to a store it may have been sent."""
         self._size = 0
         """Bytes of the file before this attempt."""
         self._thread = threading.Thread(target=self._write, name="jaxlm-ledger", daemon=True)
@@ -135,7 +138,7 @@ class Ledger:
         assert self._path is not None
         with contextlib.suppress(OSError):
             os.truncate(self._path, self._size)
-            if self._size == 0:
+            if self._size == 0 and self._here:
                 self._path.unlink()
 
     def _line(self, begins: bool = False, end: str | None = None) -> Line:

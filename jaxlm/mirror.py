@@ -14,18 +14,22 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
 from jaxlm import storage
-from jaxlm.errors import UserError
+from jaxlm.errors import EnvironmentProblem, UserError
 
 PREFIX = "jaxlm-workdir-"
 PERIOD_S = 5.0
 """Between looks at what has changed."""
-BYTES_PER_S = 1e6
+BYTES_PER_S = 1e5
 """What a file that grows takes of the network at most, since all of it is sent again."""
+LAST_S = 10.0
+"""For the last files of a process that fails."""
+LOCK, PROBE = "lock", ".probe-"
+"""Names, and beginnings of names, of what is no file of a run."""
 
 
 class Mirror:
@@ -40,6 +44,8 @@ class Mirror:
         self._next_s: dict[Path, float] = {}
         """When one may be sent again."""
         self._one_at_a_time = threading.Lock()
+        self.guard: Callable[[], None] = lambda: None
+        """Called before anything is sent; raises if another process may be writing there."""
 
     def __str__(self) -> str:
         return self.url
@@ -63,29 +69,53 @@ class Mirror:
         weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
         return path
 
+    def make(self) -> None:
+        """Makes the copy's directory. `EnvironmentProblem` if there can be none."""
+        try:
+            assert self._files.is_dir()
+        except OSError as e:
+            raise EnvironmentProblem(
+                f"{tempfile.gettempdir()}: cannot be written ({e.strerror}); a run in an object "
+                "store keeps its small files there: set TMPDIR"
+            ) from None
+
     def fetch(self, directory: str = "") -> None:
         """Fetches the files of a directory of it, those in its directories left out."""
         at = f"{self.url}/{directory}".rstrip("/")
         for name in storage.entries(at)[0]:
+            if name == LOCK or name.startswith(PROBE):
+                continue
             path = self._files / directory / name
             path.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(FileNotFoundError):  # just deleted
-                storage.download(f"{at}/{name}", path)
+                path.write_bytes(storage.read(f"{at}/{name}"))
                 self._sent[path] = _mark(path)
 
-    def send(self, soon: bool = False) -> None:
-        """Sends what has changed; if `soon`, not what was sent a moment ago and has but grown."""
+    def send(self, names: Sequence[str] | None = None, soon: bool = False) -> None:
+        """Sends what has changed, or of these files alone; what cannot be sent ends the others not.
+
+        `soon`: not what was sent a moment ago and has but grown.
+        """
+        problem = None
         with self._one_at_a_time:
-            for path in sorted(self._files.rglob("*")):
-                with contextlib.suppress(FileNotFoundError):  # renamed, or deleted
+            self.guard()
+            paths = self._files.rglob("*") if names is None else map(self._files.joinpath, names)
+            for path in sorted(paths):
+                try:
                     self._send(path, soon)
-            for path in [path for path in self._sent if not path.exists()]:
-                storage.delete(self._url_of(path))
-                del self._sent[path]
+                except FileNotFoundError:  # not there yet, or renamed
+                    continue
+                except UserError as e:
+                    problem = e
+        if problem is not None:
+            raise problem
 
     @contextlib.contextmanager
     def sending(self) -> Iterator[None]:
-        """Inside, what changes is sent from time to time; at the end, all of it."""
+        """Inside, what changes is sent from time to time; at the end, all of it.
+
+        After an error, as much as can be in `LAST_S`.
+        """
         closing = threading.Event()
         thread = threading.Thread(
             target=self._send_often, args=[closing], name="jaxlm-mirror", daemon=True
@@ -93,10 +123,24 @@ class Mirror:
         thread.start()
         try:
             yield
-        finally:
+        except BaseException:
             closing.set()
-            thread.join()
-            self.send()
+            self.try_to_send(LAST_S)
+            raise
+        closing.set()
+        thread.join()
+        self.send()
+
+    def try_to_send(self, within_s: float) -> None:
+        """Sends what can be sent in this time, and says nothing of the rest."""
+
+        def send() -> None:
+            with contextlib.suppress(Exception):
+                self.send()
+
+        thread = threading.Thread(target=send, daemon=True)
+        thread.start()
+        thread.join(within_s)
 
     def _send_often(self, closing: threading.Event) -> None:
         told = False
@@ -111,16 +155,14 @@ class Mirror:
 
     def _send(self, path: Path, soon: bool) -> None:
         mark = _mark(path)
-        if not path.is_file() or path.suffix == ".tmp" or self._sent.get(path) == mark:
+        nothing = mark[1] == 0 and path not in self._sent
+        if not path.is_file() or path.suffix == ".tmp" or nothing or self._sent.get(path) == mark:
             return
         if soon and time.monotonic() < self._next_s.get(path, 0.0):
             return
-        storage.upload(path, self._url_of(path))
+        storage.write(f"{self.url}/{path.relative_to(self._files)}", path.read_bytes())
         self._sent[path] = mark
         self._next_s[path] = time.monotonic() + mark[1] / BYTES_PER_S
-
-    def _url_of(self, path: Path) -> str:
-        return f"{self.url}/{path.relative_to(self._files)}"
 
 
 @contextlib.contextmanager

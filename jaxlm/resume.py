@@ -151,7 +151,7 @@ def _put_aside(
         for step in steps:
             target = checkpoint.abandon(run.workdir, kind.path(step), name)
             say(f"{kind.path(step)}: moved to {target}")
-    cluster.gather(f"checkpoints are moved: {why}", True)
+    cluster.gather(f"checkpoints are moved: {why}", True, cluster.restore_s())
     kind.reload()
 
 

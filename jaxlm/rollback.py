@@ -52,7 +52,7 @@ def abandon_overtaken(run: Run) -> None:
         for path, event in overtaken:
             target = checkpoint.abandon(run.workdir, path, event)
             print(f"{path}: has learned from {event}; moved to {target}", flush=True)
-    cluster.gather("overtaken checkpoints are moved", True)
+    cluster.gather("overtaken checkpoints are moved", True, cluster.restore_s())
     run.checkpoints.reload()
     run.snapshots.reload()
 

@@ -7,21 +7,19 @@ import fcntl
 import os
 import secrets
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from jaxlm import lease, storage
 from jaxlm.errors import EnvironmentProblem
 from jaxlm.lease import Lease
-from jaxlm.mirror import Mirror
+from jaxlm.mirror import LOCK, PROBE, Mirror
 
 type Workdir = Path | Mirror
 
 AUTOTUNE = "autotune"
 """Where the choices of kernels are kept, if steps are to be deterministic on GPUs."""
-LOCK = "lock"
 
 
 def of(name: str) -> Workdir:
@@ -35,21 +33,16 @@ def fetch(directory: Workdir, inside: str = "") -> None:
         directory.fetch(inside)
 
 
-def send(directory: Workdir, within_s: float | None = None) -> None:
-    """Has what was written here where others see it; within a time, if it can be done in it."""
-    if not isinstance(directory, Mirror):
-        return
-    if within_s is None:
-        directory.send()
-    else:
-        thread = threading.Thread(target=_try_to, args=[directory.send], daemon=True)
-        thread.start()
-        thread.join(within_s)
+def send(directory: Workdir, names: Sequence[str] | None = None) -> None:
+    """Has what was written here, or these files alone, where others see it."""
+    if isinstance(directory, Mirror):
+        directory.send(names)
 
 
-def _try_to(do: Callable[[], None]) -> None:
-    with contextlib.suppress(Exception):
-        do()
+def try_to_send(directory: Workdir, within_s: float) -> None:
+    """As much of it as can be sent in this time."""
+    if isinstance(directory, Mirror):
+        directory.try_to_send(within_s)
 
 
 @contextlib.contextmanager
@@ -61,9 +54,10 @@ def shared(directory: Workdir, main: bool) -> Iterator[None]:
     if not isinstance(directory, Mirror):
         yield
         return
-    directory.fetch("" if main else AUTOTUNE)
+    directory.make()
     if main:
-        directory.fetch(AUTOTUNE)
+        directory.fetch()
+    directory.fetch(AUTOTUNE)
     with directory.sending():
         yield
 
@@ -71,9 +65,9 @@ def shared(directory: Workdir, main: bool) -> Iterator[None]:
 def check_writable(workdir: Workdir) -> None:
     """Makes the directory, and a file in it; `EnvironmentProblem` says why it cannot."""
     if isinstance(workdir, Mirror):
-        probe = f"{workdir}/.probe-{secrets.token_hex(8)}"
+        probe = f"{workdir}/{PROBE}{secrets.token_hex(8)}"
         try:
-            storage.write_text(probe, "probe")
+            storage.write(probe, b"probe")
             storage.delete(probe)
         except FileNotFoundError:
             raise _unwritable(workdir, "no such bucket") from None
@@ -81,7 +75,7 @@ def check_writable(workdir: Workdir) -> None:
     try:
         workdir.mkdir(parents=True, exist_ok=True)
         # A name of its own: in containers all hosts may have one process number.
-        with tempfile.NamedTemporaryFile(dir=workdir, prefix=".probe-") as probe:
+        with tempfile.NamedTemporaryFile(dir=workdir, prefix=PROBE) as probe:
             probe.write(b"probe")
     except OSError as e:
         raise _unwritable(workdir, e.strerror) from e
@@ -116,6 +110,7 @@ def lock(workdir: Workdir, lost: Callable[[str], None]) -> Iterator[Callable[[],
     """
     if isinstance(workdir, Mirror):
         with Lease(f"{workdir}/{LOCK}", lost) as held:
+            workdir.guard = held.ensure
             yield held.confirm
     else:
         with _lock(workdir):

@@ -264,14 +264,12 @@ def _saved(directory: Workdir, kind: str) -> Saved | None:
     if isinstance(directory, Mirror):
         at = f"{directory}/checkpoints/{kind}"
         markers = {int(name): f"{at}/{name}/{workdir.MARKER}" for name in storage.entries(at)[1]}
-        steps = [step for step, marker in markers.items() if storage.exists(marker)]
-        written = storage.modified(markers[max(steps)]) if steps else 0.0
+        times = {step: storage.modified(marker) for step, marker in markers.items()}
+        found = {step: time for step, time in times.items() if time is not None}
     else:
-        found = (directory / "checkpoints" / kind).glob(f"*/{workdir.MARKER}")
-        paths = {int(marker.parent.name): marker for marker in found}
-        steps = list(paths)
-        written = paths[max(steps)].stat().st_mtime if steps else 0.0
-    return Saved(max(steps), written, len(steps)) if steps else None
+        paths = (directory / "checkpoints" / kind).glob(f"*/{workdir.MARKER}")
+        found = {int(path.parent.name): path.stat().st_mtime for path in paths}
+    return Saved(max(found), found[max(found)], len(found)) if found else None
 
 
 def _full_due(cfg: Config, saved: Saved | None, at: _At, skipped: Skips) -> Due:

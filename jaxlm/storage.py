@@ -29,6 +29,8 @@ WAITS_S = (1.0, 4.0, 15.0)
 
 CONNECT_S, SILENT_S = 20.0, 60.0
 """How long a store may take to answer a connection, and to send the next byte."""
+REQUEST_S = 60.0
+"""How long a request for a small file or a listing may take, its client's own retries included."""
 
 _CLIENTS = ("aiobotocore", "aiohttp", "botocore", "gcsfs", "google", "s3fs")
 """Packages whose errors are a store's."""
@@ -76,7 +78,12 @@ def check(url: str) -> None:
 
 def read_text(url: str) -> str:
     """The text of a file. `FileNotFoundError` if there is none."""
-    return tried(url, lambda: _filesystem(_scheme(url)).cat_file(url)).decode("utf-8")
+    return read(url).decode("utf-8")
+
+
+def read(url: str) -> bytes:
+    """A small file. `FileNotFoundError` if there is none."""
+    return _ask(url, "cat_file", url)
 
 
 def download(url: str, path: Path, verify: Callable[[Path], None] = lambda path: None) -> None:
@@ -98,37 +105,36 @@ def download(url: str, path: Path, verify: Callable[[Path], None] = lambda path:
         raise UserError(f"{url}: is missing; {remedy}") from None
 
 
-def upload(path: Path, url: str) -> None:
-    """Copies a file there, whole, in place of what is there."""
-    data = path.read_bytes()
-    tried(url, lambda: _filesystem(_scheme(url)).pipe_file(url, data))
-
-
-def write_text(url: str, text: str) -> None:
+def write(url: str, data: bytes) -> None:
     """Writes a file, whole, in place of what is there."""
-    tried(url, lambda: _filesystem(_scheme(url)).pipe_file(url, text.encode("utf-8")))
-
-
-def exists(url: str) -> bool:
-    """Whether there is such a file."""
-    return tried(url, lambda: _filesystem(_scheme(url)).isfile(url))
+    _ask(url, "pipe_file", url, data)
 
 
 def delete(url: str) -> None:
     """Deletes a file, if it is there."""
     with contextlib.suppress(FileNotFoundError):
-        tried(url, lambda: _filesystem(_scheme(url)).rm_file(url))
+        _ask(url, "rm_file", url)
 
 
-def modified(url: str) -> float:
-    """When a file was written, by the store's clock; seconds since 1970. `FileNotFoundError`."""
-    return tried(url, lambda: _filesystem(_scheme(url)).modified(url)).timestamp()
+def delete_directory(url: str) -> None:
+    """Deletes all that is in it, if it is there."""
+    with contextlib.suppress(FileNotFoundError):
+        tried(url, lambda: _filesystem(_scheme(url)).rm(url, recursive=True))
+
+
+def modified(url: str) -> float | None:
+    """When a file was written, by the store's clock, seconds since 1970; None without one."""
+    try:
+        info = _ask(url, "info", url)
+    except FileNotFoundError:
+        return None
+    return (info.get("LastModified") or info["mtime"]).timestamp()
 
 
 def entries(url: str) -> tuple[list[str], list[str]]:
     """Names of the files in a directory and of the directories in it; none where it is not."""
     try:
-        listed: Any = tried(url, lambda: _filesystem(_scheme(url)).ls(url, detail=True))
+        listed = _ask(url, "ls", url, detail=True)
     except FileNotFoundError:
         return [], []
     root = url.split("://", 1)[1]
@@ -144,11 +150,9 @@ def move(url: str, target: str, first: str) -> None:
     The file `first` is deleted first from where it was, when all is copied: with it the directory
     is whole, without it the rest of one.
     """
-    store = _filesystem(_scheme(url))
-    tried(url, lambda: store.copy(f"{url}/", f"{target}/", recursive=True))
+    tried(url, lambda: _filesystem(_scheme(url)).copy(f"{url}/", f"{target}/", recursive=True))
     delete(f"{url}/{first}")
-    with contextlib.suppress(FileNotFoundError):
-        tried(url, lambda: store.rm(url, recursive=True))
+    delete_directory(url)
 
 
 def sizes(url: str, names: Sequence[str]) -> dict[str, int]:
@@ -156,10 +160,8 @@ def sizes(url: str, names: Sequence[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     root = url.split("://", 1)[1]
     for name in names:
-        listed: Any = tried(
-            f"{url}/{name}",
-            lambda name=name: _filesystem(_scheme(url)).find(f"{url}/{name}", detail=True),
-        )
+        at = f"{url}/{name}"
+        listed: Any = tried(at, lambda at=at: _filesystem(_scheme(url)).find(at, detail=True))
         for path, info in listed.items():
             found[path.removeprefix(f"{root}/")] = info["size"]
     return found
@@ -187,6 +189,15 @@ def kvstore(url: str) -> dict[str, Any]:
     return spec
 
 
+def _ask(url: str, name: str, *args: Any, **options: Any) -> Any:
+    """What a method of the store's client returns that makes a request or a few, in `REQUEST_S`."""
+    from fsspec.asyn import sync
+
+    client = _filesystem(_scheme(url))
+    do = getattr(client, f"_{name}")
+    return tried(url, lambda: sync(client.loop, do, *args, timeout=REQUEST_S, **options))
+
+
 def tried[T](url: str, do: Callable[[], T]) -> T:
     """What `do` returns, which is called again, after a while, when the store fails.
 
@@ -197,8 +208,8 @@ def tried[T](url: str, do: Callable[[], T]) -> T:
     for wait_s in (*WAITS_S, None):
         try:
             return do()
-        except (FileNotFoundError, UserError):
-            raise
+        except (FileNotFoundError, UserError, TypeError, AttributeError, NameError, AssertionError):
+            raise  # an answer, or a bug
         except Exception as e:
             if isinstance(e, OSError) and e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
                 raise  # of the disk here

@@ -70,11 +70,11 @@ def train(cfg: Config, directory: Workdir, options: Options, stop: Stop) -> int:
 
     def last_word(why: str) -> None:
         ledger.leave(why)
-        site.send(directory, LAST_WORD_S)
+        site.try_to_send(directory, LAST_WORD_S)
 
-    def before_commit() -> None:  # what was written before is not missed if it is gone on from
+    def before_commit() -> None:  # what a start needs that goes on from it is there before it
+        site.send(directory, workdir.NEEDED)
         still_ours()
-        site.send(directory)
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(watching(cfg.watch, directory, stop, last_word))

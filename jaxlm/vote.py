@@ -5,7 +5,9 @@ the others waiting until their barrier gives up, and their next save behind it.
 """
 
 import itertools
+import json
 from collections import deque
+from typing import Any
 
 import jax
 
@@ -27,6 +29,7 @@ class Vote:
     def __init__(self) -> None:
         self._number = next(_votes)
         self._open = deque(STAGES)
+        self._shares = f"jaxlm/save/{self._number}/shares"
 
     def __call__(self, *, key: str, timeout_ms: int) -> None:
         """Waits at a stage until all have come to it; `CalledOff` if one of them has failed.
@@ -39,6 +42,18 @@ class Vote:
                 self._open.clear()
                 names = " and ".join(map(cluster.name, failed))
                 raise CalledOff(f"{names} could not: see the log there")
+
+    def leave(self, share: Any) -> None:
+        """Leaves plain data for process 0; before the first stage."""
+        cluster.store().key_value_set(f"{self._shares}/{jax.process_index()}", json.dumps(share))
+
+    def left(self) -> list[Any]:
+        """On process 0, after the first stage: what each has left."""
+        found = cluster.store().key_value_dir_get(self._shares)
+        cluster.store().key_value_delete(self._shares)
+        if len(found) != jax.process_count():
+            raise CalledOff(f"{len(found)} of {jax.process_count()} processes said what they wrote")
+        return [json.loads(text) for _, text in found]
 
     def fail(self, timeout_s: float) -> None:
         """Tells the others that this process could not do its part, once they have done theirs.

@@ -310,7 +310,7 @@ class Watch:
         end_in(2.5 * self._dog.exchange_s + 10)  # the work directory may be what hangs
         self._tell, why = diagnosis, diagnosis.why
         if diagnosis.hangs:
-            name = f"logs/stacks-{self._me}.txt"
+            name = f"logs/stacks-{self._me}-{time.strftime('%Y%m%d-%H%M%S')}.txt"
             why = f"{why}\nThe stacks of all threads are in {self._workdir}/{name}"
             _write_stacks(self._workdir / name, diagnosis.why)
         self._wait_for_readers()

@@ -23,9 +23,13 @@ from typing import Any, NamedTuple, TextIO
 from jaxlm.errors import UserError
 from jaxlm.site import Workdir
 
-EVENTS = "events.jsonl"
+METRICS, EVENTS = "metrics.jsonl", "events.jsonl"
 MARKER = "commit_success.txt"
 """In a checkpoint or snapshot that is whole; Orbax writes it last."""
+
+
+NEEDED = ("config.json", "history.jsonl", "skips.json", "status.json", METRICS, EVENTS)
+"""Files that a start goes on with."""
 
 
 class Start(NamedTuple):

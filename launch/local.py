@@ -24,6 +24,8 @@ _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _AHEAD = (signal.SIGUSR1, signal.SIGUSR2)
 """Sent by schedulers ahead of an end; passed on, since a process then has more time to save."""
 _LONGEST_DELAY_S = 60.0
+_STATUS_S = 60.0
+"""That a store may take to say how far a run has come."""
 
 _EPILOG = """\
 All other arguments go to `jaxlm train` as they are: --config=FILE, --config.a.b=VALUE ...
@@ -86,7 +88,8 @@ def run(job: Job) -> int:
     """
     job.logs.mkdir(parents=True, exist_ok=True)
     events: Events = queue.SimpleQueue()
-    best, stalled = _position(job.workdir), 0
+    began = _position(job.workdir)
+    best, stalled = -1 if began is None else began, 0
     with _stop_signals_to(events):
         while True:
             ended, stopped = _attempt(job, events)
@@ -100,14 +103,14 @@ def run(job: Job) -> int:
             if cause.code != exits.RESTART or stopped:
                 return cause.code
             position = _position(job.workdir)
-            if position > best:
+            if position is not None and position > best:
                 best, stalled = position, 0
-            if stalled == job.max_restarts:
+            if position is not None and stalled == job.max_restarts:
                 say(f"giving up after {stalled} restarts without progress, {_at(best)}")
                 return cause.code
             delay = min(2.0**stalled, _LONGEST_DELAY_S)
-            stalled += 1
-            say(f"starting again in {delay:.0f} s, {_at(position)}")
+            stalled += position is not None
+            say(f"starting again in {delay:.0f} s, {_at(best)}")
             if _next_event(events, time.monotonic() + delay) is not None:
                 return cause.code
 
@@ -188,19 +191,26 @@ def logs_of(workdir: str) -> Path:
     return (Path("runs", name) if _is_url(workdir) else Path(workdir)) / "logs"
 
 
-def _position(workdir: str) -> int:
-    """How far the run has come, by its `status.json`; -1 if it says nothing."""
+def _position(workdir: str) -> int | None:
+    """How far the run has come, by its `status.json`, -1 if it says nothing; None: not known."""
     try:
-        return int(json.loads(_status(workdir))["position"])
+        text = _status(workdir)
+        return None if text is None else int(json.loads(text)["position"])
     except (OSError, ValueError, KeyError, TypeError):
         return -1
 
 
-def _status(workdir: str) -> str:
+def _status(workdir: str) -> str | None:
     if not _is_url(workdir):
         return Path(workdir, "status.json").read_text(encoding="utf-8")
     command = (sys.executable, "-m", "jaxlm", "status", "--json", f"--workdir={workdir}")
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    try:
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, text=True, timeout=_STATUS_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return None
+    return None if done.returncode in (exits.RESTART, exits.ENVIRONMENT) else done.stdout
 
 
 def _is_url(workdir: str) -> bool:

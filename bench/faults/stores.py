@@ -17,7 +17,7 @@ STEPS = 60
 KILLS = 2
 """Of each run, besides what its store does."""
 KINDS = ("503", "reset", "truncated", "slow")
-METHODS = ("GET", "PUT", "POST")
+METHODS = {"s3": ("GET", "HEAD", "PUT"), "gs": ("GET", "POST")}
 OVERRIDES = (
     *PLAIN,
     f"train.end={STEPS} steps",
@@ -32,11 +32,13 @@ def failing(place: Place) -> Outcome:
     outcome = Outcome()
     whole = place.root / "undisturbed"
     place.finish(runs.launch(place.small, whole, *OVERRIDES), "undisturbed")
-    for open_store in (stores.s3, stores.gcs):
+    for scheme, open_store in (("s3", stores.s3), ("gs", stores.gcs)):
         with open_store() as store, outcome.trying(place.tries // 2):
             requests = place.tries // 2 - KILLS
             store.faults.extend(
-                Fault(place.random.choice(KINDS), "/run", method=place.random.choice(METHODS))
+                Fault(
+                    place.random.choice(KINDS), "run", method=place.random.choice(METHODS[scheme])
+                )
                 for _ in range(requests)
             )
             _train(place, store)
@@ -61,7 +63,11 @@ def _train(place: Place, store: Proxy) -> None:
     """To the end; killed on the way, once a process and once all of them."""
     log = place.root / f"{store.scheme}.log"
     command = runs.launch(
-        place.small, store.url("run"), *OVERRIDES, f"--logs={place.root / store.scheme}-logs"
+        place.small,
+        store.url("run"),
+        *OVERRIDES,
+        runs.SLOWLY,
+        f"--logs={place.root / store.scheme}-logs",
     )
     with runs.running(command, log) as launcher:
         _kill(place, launcher, log, [place.random.choice([0, 1])], starts=1)

@@ -75,7 +75,7 @@ def test_a_run_and_all_that_looks_at_it(store: Proxy, config, short, tmp_path):
     for command, rest, words in (
         ("evaluate", (), f"step {END} of {url}"),
         ("sample", ("--max-tokens=4",), ""),
-        ("trace", ("--step=3",), "step 3"),
+        ("train", (f"--config={config}", "--dry-run"), "attached"),
     ):
         done = jaxlm(command, url, *rest)
         assert done.returncode == 0 and words in done.stdout, done
