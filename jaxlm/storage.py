@@ -14,7 +14,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -83,7 +83,7 @@ def read_text(url: str) -> str:
 
 def read(url: str) -> bytes:
     """A small file. `FileNotFoundError` if there is none."""
-    return _ask(url, "cat_file", url)
+    return _ask(url, lambda client: client._cat_file(url))
 
 
 def download(url: str, path: Path, verify: Callable[[Path], None] = lambda path: None) -> None:
@@ -107,13 +107,13 @@ def download(url: str, path: Path, verify: Callable[[Path], None] = lambda path:
 
 def write(url: str, data: bytes) -> None:
     """Writes a file, whole, in place of what is there."""
-    _ask(url, "pipe_file", url, data)
+    _ask(url, lambda client: client._pipe_file(url, data))
 
 
 def delete(url: str) -> None:
     """Deletes a file, if it is there."""
     with contextlib.suppress(FileNotFoundError):
-        _ask(url, "rm_file", url)
+        _ask(url, lambda client: client._rm_file(url))
 
 
 def delete_directory(url: str) -> None:
@@ -125,7 +125,7 @@ def delete_directory(url: str) -> None:
 def modified(url: str) -> float | None:
     """When a file was written, by the store's clock, seconds since 1970; None without one."""
     try:
-        info = _ask(url, "info", url)
+        info = _ask(url, lambda client: client._info(url))
     except FileNotFoundError:
         return None
     return (info.get("LastModified") or info["mtime"]).timestamp()
@@ -134,7 +134,7 @@ def modified(url: str) -> float | None:
 def entries(url: str) -> tuple[list[str], list[str]]:
     """Names of the files in a directory and of the directories in it; none where it is not."""
     try:
-        listed = _ask(url, "ls", url, detail=True)
+        listed = _ask(url, lambda client: client._ls(url, detail=True))
     except FileNotFoundError:
         return [], []
     root = url.split("://", 1)[1]
@@ -189,13 +189,12 @@ def kvstore(url: str) -> dict[str, Any]:
     return spec
 
 
-def _ask(url: str, name: str, *args: Any, **options: Any) -> Any:
-    """What a method of the store's client returns that makes a request or a few, in `REQUEST_S`."""
+def _ask(url: str, request: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:
+    """What the client says to a request that it makes in `REQUEST_S`, or not."""
     from fsspec.asyn import sync
 
     client = _filesystem(_scheme(url))
-    do = getattr(client, f"_{name}")
-    return tried(url, lambda: sync(client.loop, do, *args, timeout=REQUEST_S, **options))
+    return tried(url, lambda: sync(client.loop, request, client, timeout=REQUEST_S))
 
 
 def tried[T](url: str, do: Callable[[], T]) -> T:

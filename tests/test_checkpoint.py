@@ -232,10 +232,10 @@ def test_a_save_counts_once_it_is_whole(train_state, tmp_path, monkeypatch, fail
     """A run says which checkpoint it has, and one that was killed is held to that."""
     summing, go_on = threading.Event(), threading.Event()
 
-    def slowly(directory: Path) -> None:
+    def slowly(directory: Path, known: integrity.Sums) -> None:
         summing.set()
         assert go_on.wait(60)
-        raise_full(directory) if fails else write(directory)
+        raise_full(directory, known) if fails else write(directory, known)
 
     write = integrity.write
     monkeypatch.setattr(integrity, "write", slowly)
@@ -282,5 +282,5 @@ def test_orbax_gives_its_barriers_up_in_our_time(monkeypatch):
     assert multihost.coordination_timeout() == 7
 
 
-def raise_full(directory: Path) -> None:
+def raise_full(*_: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -5,6 +5,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -143,11 +144,12 @@ def test_a_directory_is_moved_and_its_mark_goes_first(store, url):
     store.requests.clear()
     storage.move(f"{url}/10", f"{url}/moved/10", "mark")
     assert sorted(storage.sizes(url, [""])) == ["moved/10/mark", "moved/10/x/1", "moved/10/x/2"]
+    moved = f"{url.split('/', 3)[3]}/moved"
     writes = [r for r in store.requests if not r.startswith(("GET", "HEAD"))]
     (first,) = [i for i, r in enumerate(writes) if r.startswith(mark) and r.endswith("mark")]
     copies, deletions = writes[:first], writes[first + 1 :]
-    assert len(copies) == 3 and all("moved" in r for r in copies), writes
-    assert deletions and not any("moved" in r for r in deletions), writes
+    assert len(copies) >= 3 and all(f"{moved}/10" in unquote(r) for r in copies), writes
+    assert deletions and not any(moved in unquote(r) for r in deletions), writes
 
 
 def test_what_is_deleted_while_it_is_listed_is_no_error(store, url, monkeypatch):
@@ -182,18 +184,18 @@ def test_nothing_is_sent_once_the_lease_is_lost(url):
 
 def test_one_file_that_is_refused_keeps_no_other(store, url):
     found = Mirror(url)
-    for name in ("a", "refused", "z"):
+    for name in ("a", "log.txt", "z"):
         (found / name).write_text(name)
     method = "PUT" if store.scheme == "s3" else "POST"
     if store.scheme == "s3":
-        store.faults.append(Fault("403", "refused", times=100, method=method))
+        store.faults.append(Fault("403", "log.txt", times=100, method=method))
         with pytest.raises(EnvironmentProblem):
             found.send()
         assert storage.entries(url)[0] == ["a", "z"]
         found.send(["a", "z"])
     store.faults.clear()
     found.send()
-    assert storage.entries(url)[0] == ["a", "refused", "z"]
+    assert storage.entries(url)[0] == ["a", "log.txt", "z"]
 
 
 def test_an_error_is_not_hidden_by_a_store_that_fails_too(store, url, monkeypatch):

@@ -103,6 +103,7 @@ def test_a_file_that_is_other_or_gone_is_damage_and_a_store_that_errs_is_not(sto
 @pytest.mark.parametrize(("fault", "error"), [("503", StoreError), ("403", EnvironmentProblem)])
 def test_checksums_that_cannot_be_read_are_no_damage(store, url, fault, error):
     """Or `--fallback` would give up a checkpoint that is whole."""
+    url += fault
     with contextlib.closing(Checkpoints(url, Keep(2))) as found:
         found.save(placed(), 1, NOTES)
         assert found.wait() is None
