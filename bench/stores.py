@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
+from jaxlm import storage
+
 BUCKET, SECRET = "bucket", "hunter2-is-secret"
 UNCHECKED = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request, Signature=0"
 """moto wants a signature, and does not check it."""
@@ -208,11 +210,16 @@ def s3() -> Iterator[Proxy]:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     with proxy("s3", server.get_host_and_port()[1]) as found:
-        os.environ["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{found.port}"
-        os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"] = "test", SECRET
-        os.environ["AWS_DEFAULT_REGION"] = os.environ["AWS_REGION"] = "us-east-1"
+        names = {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{found.port}",
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_REGION": "us-east-1",
+        }
         _request(found.port, "PUT", f"/{BUCKET}", b"")
-        yield found
+        with _environment(names):
+            yield found
     server.stop()
 
 
@@ -226,8 +233,9 @@ def gcs() -> Iterator[Proxy]:
     httpd: Any = server._api._httpd  # it tells no other way which port it got
     port = httpd.server_port
     with proxy("gs", port) as found:
-        os.environ["STORAGE_EMULATOR_HOST"] = f"http://127.0.0.1:{found.port}"
-        yield found
+        url = f"http://127.0.0.1:{found.port}"
+        with _environment({"STORAGE_EMULATOR_HOST": url, "TENSORSTORE_GCS_HTTP_URL": url}):
+            yield found
     server.stop()
 
 
@@ -238,6 +246,22 @@ def _request(port: int, method: str, path: str, body: bytes) -> None:
         response = connection.getresponse()
         assert response.status < 300, response.read()
         response.read()
+
+
+@contextlib.contextmanager
+def _environment(names: dict[str, str]) -> Iterator[None]:
+    """Inside, the environment names a server; clients of this process that knew another go."""
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(names)
+    storage.forget_clients()
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
+        storage.forget_clients()
 
 
 @contextlib.contextmanager

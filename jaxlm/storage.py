@@ -286,6 +286,11 @@ def give_patience() -> None:
         fsspec.config.conf[scheme] = {"use_listings_cache": False, **_patience(scheme, tries=5)}
 
 
+def forget_clients() -> None:
+    """The next request makes its client anew, as the environment then says."""
+    _filesystem.cache_clear()
+
+
 @functools.cache
 def _settle() -> None:
     # gcsfs would first ask by gRPC of which kind the bucket is, for a minute where it cannot.
@@ -306,7 +311,7 @@ def _filesystem(scheme: str) -> Any:
         raise EnvironmentProblem(
             f"{scheme}:// needs the package {SCHEMES[scheme]}: pip install 'jaxlm[stores]'"
         ) from None
-    return cls(use_listings_cache=False, **_patience(scheme, tries=1))
+    return cls(use_listings_cache=False, skip_instance_cache=True, **_patience(scheme, tries=1))
 
 
 def _patience(scheme: str, tries: int) -> dict[str, Any]:

@@ -80,10 +80,10 @@ def test_a_run_and_all_that_looks_at_it(store: Proxy, config, short, tmp_path):
         done = jaxlm(command, url, *rest)
         assert done.returncode == 0 and words in done.stdout, done
     assert f"evaluation-{END}.json" in storage.entries(url)[0]
-    for origin in (url, f"{url}/checkpoints/snapshots/20"):
+    for number, origin in enumerate((url, f"{url}/checkpoints/snapshots/20")):
         fresh = (*QUICK, "train.end=2 steps", f"--init-from={origin}")
         code, output = runs.finish(
-            runs.train(config, tmp_path / origin[-4:], *fresh), tmp_path / "f"
+            runs.train(config, tmp_path / f"fresh-{number}", *fresh), tmp_path / "f"
         )
         assert code == 0 and f"parameters from {url}/checkpoints/" in output, output
 
@@ -132,10 +132,10 @@ def test_damage_is_refused_and_fallback_goes_on_from_the_one_before(
     runs.assert_same(runs.state(tmp_path / "copy", END), runs.state(short, END))
     (moved,) = (tmp_path / "copy" / "abandoned").glob(f"damaged-*/full/{END}")
     assert (moved / name).read_bytes() != data
-    # A save without its marker is moved, and missed.
+    # A save without its marker is deleted, and missed.
     storage.delete(f"{url}/checkpoints/full/{END}/{workdirs.MARKER}")
     code, output = runs.finish(runs.train(config, url, *longer), tmp_path / "missing")
-    assert code == 2 and "a save that was not finished; moved to" in output
+    assert code == 2 and "a save that was not finished; deleted" in output
     assert f"has saved step {END}, and now it is not there" in re.sub(r"\s+", " ", output)
 
 
