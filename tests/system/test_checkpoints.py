@@ -43,7 +43,7 @@ def snapshots(workdir: Path) -> list[int]:
 def test_snapshots_beside_checkpoints_and_a_chosen_moment_for_ever(origin):
     assert snapshots(origin) == [15, 30]
     assert runs.committed(origin) == [10, 40]  # 20 has gone: one is kept
-    size = lambda path: sum(p.stat().st_size for p in path.rglob("*") if p.is_file())  # noqa: E731
+    size = lambda path: sum(p.stat().st_size for p in Path(path).rglob("*") if p.is_file())  # noqa: E731
     full = size(checkpoint.full(origin) / "40" / "state")
     assert size(checkpoint.snapshots(origin) / "30" / "state") < full / 4
 
@@ -101,7 +101,7 @@ def test_a_missing_marker_stops_the_run_and_fallback_goes_on(origin, config, tmp
 def test_a_damaged_checkpoint_and_the_one_before_it(origin, config, tmp_path):
     workdir = tmp_path / "run"
     shutil.copytree(origin, workdir)
-    files = [p for p in (checkpoint.full(workdir) / "40").rglob("*") if p.is_file()]
+    files = [p for p in Path(checkpoint.full(workdir) / "40").rglob("*") if p.is_file()]
     victim = max(files, key=lambda p: p.stat().st_size)
     victim.write_bytes(victim.read_bytes()[:-7])
     command = runs.train(config, workdir, *SHORT)
