@@ -60,7 +60,7 @@ def test_a_full_disk(tmp_path, config, whole):
     message = first.splitlines()[-1]
     assert re.match(f"jaxlm train: {full[-1]}: the checkpoint could not be saved", message)
     assert message.endswith(
-        "The ones before it are whole: see that the disk has room and can be written"
+        "The ones before it are whole: see that there is room, and that it can be written"
     )
     assert "ERROR:" not in output  # of Orbax and asyncio, hundreds of lines
     runs.assert_same(runs.state(kept), runs.state(whole))
