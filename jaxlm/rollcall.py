@@ -53,12 +53,12 @@ def hold(server: socket.socket, processes: int, wait_s: float) -> list[str]:
     members: dict[int, Member] = {}
     with contextlib.ExitStack() as stack:
         stack.enter_context(server)
-        while len(members) < processes - 1:
+        while len(members) < processes - 1 or len(members := _present(members)) < processes - 1:
             server.settimeout(max(deadline - time.monotonic(), 0.01))
             try:
                 connection = stack.enter_context(server.accept()[0])
             except TimeoutError:
-                problem = _missing(members, processes, wait_s)
+                problem = _missing(_present(members), processes, wait_s)
                 _answer(members.values(), {"missing": problem})
                 raise PeerMissing(problem) from None
             match _read(connection, READ_S):
@@ -139,6 +139,10 @@ def _misfit(
     return None
 
 
+def _present(members: dict[int, Member]) -> dict[int, Member]:
+    return {i: member for i, member in members.items() if not _has_left(member.connection)}
+
+
 def _has_left(connection: socket.socket) -> bool:
     connection.setblocking(False)
     try:
@@ -147,6 +151,8 @@ def _has_left(connection: socket.socket) -> bool:
         return False
     except OSError:
         return True
+    finally:
+        connection.settimeout(READ_S)
 
 
 def _missing(members: dict[int, Member], processes: int, wait_s: float) -> str:

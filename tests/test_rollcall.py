@@ -105,14 +105,38 @@ def test_two_of_one_number(server, pool):
             other.result()
 
 
-def test_one_that_comes_again_takes_its_place(server, pool):
+def come_and_leave(server: socket.socket) -> None:
     with socket.create_connection((HOST, port(server))) as dead:
         me = {"process": 1, "processes": 3, "host": "old"}
         dead.sendall(json.dumps(me).encode() + b"\n")
+
+
+def test_one_that_comes_again_takes_its_place(server, pool):
+    come_and_leave(server)
     again, other = call(pool, server, 1), call(pool, server, 2)
     hosts = rollcall.hold(server, 3, 5.0)
     assert "old" not in hosts
     assert again.result() == other.result() == hosts
+
+
+def test_one_that_has_left_is_waited_for(server, pool):
+    come_and_leave(server)
+    other = call(pool, server, 2)
+    held = pool.submit(rollcall.hold, server, 3, 5.0)
+    with pytest.raises(TimeoutError):
+        held.result(0.5)
+    again = call(pool, server, 1)
+    assert again.result() == other.result() == held.result()
+    assert "old" not in held.result()
+
+
+def test_one_that_has_left_is_missing(server, pool):
+    come_and_leave(server)
+    other = call(pool, server, 2)
+    with pytest.raises(PeerMissing, match=r"^1 of 3 processes did not come within 0 s: 1. Here"):
+        rollcall.hold(server, 3, 0.4)
+    with pytest.raises(PeerMissing):
+        other.result()
 
 
 def test_a_port_that_is_taken(server):
