@@ -72,7 +72,7 @@ class Mirror:
     def make(self) -> None:
         """Makes the copy's directory. `EnvironmentProblem` if there can be none."""
         try:
-            assert self._files.is_dir()
+            self._files.stat()
         except OSError as e:
             raise EnvironmentProblem(
                 f"{tempfile.gettempdir()}: cannot be written ({e.strerror}); a run in an object "

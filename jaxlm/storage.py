@@ -34,6 +34,8 @@ REQUEST_S = 60.0
 
 _CLIENTS = ("aiobotocore", "aiohttp", "botocore", "gcsfs", "google", "s3fs")
 """Packages whose errors are a store's."""
+_BUGS = (TypeError, AttributeError, NameError, AssertionError)
+"""What no store has raised, even where one had failed before."""
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _TRANSIENT = re.compile(
     "(UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|PERMISSION_DENIED|UNAUTHENTICATED): "
@@ -207,8 +209,8 @@ def tried[T](url: str, do: Callable[[], T]) -> T:
     for wait_s in (*WAITS_S, None):
         try:
             return do()
-        except (FileNotFoundError, UserError, TypeError, AttributeError, NameError, AssertionError):
-            raise  # an answer, or a bug
+        except (FileNotFoundError, UserError, *_BUGS):
+            raise
         except Exception as e:
             if isinstance(e, OSError) and e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
                 raise  # of the disk here
@@ -263,7 +265,7 @@ def problem(error: BaseException, url: str | None = None) -> UserError | None:
     """
     clients = (type(e).__module__.partition(".")[0] in _CLIENTS for e in _with_causes(error))
     failed = url is not None and _TRANSIENT.search(str(error)) is not None
-    if isinstance(error, UserError | FileNotFoundError) or not (failed or any(clients)):
+    if isinstance(error, (UserError, FileNotFoundError, *_BUGS)) or not (failed or any(clients)):
         return None
     if _is_refusal(error):
         return _refused(url or "object store", error)

@@ -133,3 +133,20 @@ def test_no_such_file_and_no_such_bucket(store: Proxy):
     for url in (store.url("nothing"), f"{store.scheme}://other-bucket/nothing"):
         with pytest.raises(FileNotFoundError):
             storage.read_text(url)
+
+
+def test_a_bug_met_while_a_store_s_fault_is_handled_is_a_bug():
+    from botocore.exceptions import ReadTimeoutError
+
+    def met(error: Exception) -> Exception:
+        try:
+            try:
+                raise ReadTimeoutError(endpoint_url="s3://bucket")
+            except ReadTimeoutError:
+                raise error
+        except Exception as e:
+            return e
+
+    assert isinstance(storage.problem(met(ValueError("wrapped"))), StoreError)
+    for bug in (TypeError("None"), AttributeError("x"), NameError("y"), AssertionError()):
+        assert storage.problem(met(bug)) is None
