@@ -121,6 +121,7 @@ def test_a_store_that_fails_for_a_while_loses_no_lease(store, url):
         store.faults.append(Fault("reset", "lock", times=2, method=method))
         time.sleep(1.0)
         held.confirm()
+        assert not any(fault.times for fault in store.faults)  # they came
 
 
 def test_an_object_that_is_no_lease_is_written_over(store, url):

@@ -143,7 +143,7 @@ def test_a_bug_met_while_a_store_s_fault_is_handled_is_a_bug():
             try:
                 raise ReadTimeoutError(endpoint_url="s3://bucket")
             except ReadTimeoutError:
-                raise error
+                raise error  # noqa: B904
         except Exception as e:
             return e
 

@@ -10,8 +10,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from etils import epath
+
 from bench import runs
 from bench.faults.place import PLAIN, Outcome, Place
+from jaxlm import integrity
 from jaxlm import workdir as workdirs
 
 FAILED = "could not be saved"
@@ -56,6 +59,7 @@ def full_disk(place: Place) -> Outcome:
                     runs.wait_until(lambda said=said: _count(log) > said, process)
                     kept = runs.committed(workdir)[-1]
                     assert kept >= before, "the checkpoint before is gone"
+                    integrity.verify(epath.Path(runs.checkpoint(workdir, kept)))
                     ballast.unlink()
                     if i + 1 < place.tries:
                         runs.wait_until(
