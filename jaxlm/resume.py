@@ -47,6 +47,10 @@ def begin(run: Run, options: Options, say: Callable[[str], None]) -> Beginning:
             f"{position}; choose a later end"
         )
     _check_rows_left(run, position)
+    if resumed:
+        known = cluster.of_first("snapshots that are there", run.snapshots.steps)
+        again = [step for step in known if step > beginning.step]
+        _put_aside(run, run.snapshots, again, "done-again", say)
     skipped = cfg.end - position - run.skips.count(position, cfg.end)
     if skipped:
         say(f"{skips.FILE}: {skipped:,} rows from row {position:,} on are not trained on")
@@ -96,15 +100,12 @@ def _resumed(
     restored = run.checkpoints.restore(step, template)
     position = state.join_position(restored.position)
     skips.check_past(Skips(notes["skips"]), run.skips, position)
-    _put_aside(
-        run, run.snapshots, [s for s in run.snapshots.steps() if s > step], "done-again", say
-    )
     return Beginning(restored, step, position, notes["memory"]), changed
 
 
 def _newest(run: Run, options: Options, say: Callable[[str], None]) -> int | None:
     """Step of the newest checkpoint, which is whole; None if the run has none."""
-    step = run.checkpoints.latest()
+    step = _latest(run.checkpoints)
     saved = cluster.of_first("the last save", lambda: workdir.saved(run.workdir))
     if saved is not None and (step is None or step < saved) and not options.fallback:
         raise CheckpointError(
@@ -120,7 +121,7 @@ def _newest(run: Run, options: Options, say: Callable[[str], None]) -> int | Non
                 raise
             say(str(e).partition("\nRestore it")[0])
             _put_aside(run, run.checkpoints, [step], "damaged", say)
-            step = run.checkpoints.latest()
+            step = _latest(run.checkpoints)
             if step is None:
                 raise CheckpointError(
                     f"{run.workdir}: no checkpoint is left to fall back on. Begin a new run in "
@@ -134,6 +135,11 @@ def _newest(run: Run, options: Options, say: Callable[[str], None]) -> int | Non
             "back on. Begin a new run in another --workdir"
         )
     return step
+
+
+def _latest(kind: Checkpoints) -> int | None:
+    """Step of the newest, as process 0 sees it: another host may still list what it has moved."""
+    return cluster.of_first("the newest checkpoint", kind.latest)
 
 
 def _put_aside(
@@ -240,7 +246,7 @@ def _check_rows_left(run: Run, position: int) -> None:
 
 
 def _new(run: Run, options: Options, say: Callable[[str], None]) -> Beginning:
-    snapshot = run.snapshots.latest()
+    snapshot = _latest(run.snapshots)
     if snapshot is not None:
         raise CheckpointError(
             f"{run.snapshots.path(snapshot)}: is a snapshot, parameters alone, and cannot be "
