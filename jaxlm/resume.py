@@ -46,7 +46,9 @@ def begin(run: Run, options: Options, say: Callable[[str], None]) -> Beginning:
             f"config.train.end={cfg.train.end!r} is row {cfg.end}, before the checkpoint's row "
             f"{position}; choose a later end"
         )
-    _check_rows_left(run, position)
+    if not _check_rows_left(run, position):
+        position = cfg.end  # what an event has made it jump over was all that was left
+        beginning = beginning._replace(position=position)
     if resumed:
         known = cluster.of_first("snapshots that are there", run.snapshots.steps)
         again = [step for step in known if step > beginning.step]
@@ -82,6 +84,9 @@ def _write_start(
         init_from=options.init_from,
     )
     workdir.append_start(run.workdir, start)
+    # Or what an earlier start has said would be taken for a word of this one.
+    at, end, saved = (beginning.step, beginning.position), cfg.end, run.checkpoints.latest()
+    workdir.write_status(run.workdir, "training", *at, end, saved)
     site.send(run.workdir)
 
 
@@ -224,8 +229,8 @@ def allowed_changes(
     return [[name, old, new] for name, old, new, rule in found if rule != "free"]
 
 
-def _check_rows_left(run: Run, position: int) -> None:
-    """`ConfigError` if what is left of a run is not whole batches, or all of it is skipped."""
+def _check_rows_left(run: Run, position: int) -> int:
+    """How many. `ConfigError` if they are not whole batches, or all were skipped by hand."""
     end, size = run.cfg.end, run.cfg.train.batch_size
     left = run.skips.count(position, end)
     skipped = f", without the {end - position - left} that {skips.FILE} skips,"
@@ -235,11 +240,14 @@ def _check_rows_left(run: Run, position: int) -> None:
             f"{left} rows{skipped if run.skips.windows else ','} which is not whole batches. Use a "
             f"batch size that divides {left}, or skip {left % size} more rows in {skips.FILE}"
         )
-    if not left and position < end:
+    ahead = zip(run.skips.windows, run.skips.events, strict=True)
+    gone_back = any(event and stop > position for (_, stop), event in ahead)
+    if not left and position < end and not gone_back:
         raise ConfigError(
             f"{skips.FILE} skips all rows from row {position}, where the run is, to its end, row "
             f"{end}: nothing is left to train on. Set a later config.train.end"
         )
+    return left
 
 
 # ---- a new run -----------------------------------------------------------------------------------
