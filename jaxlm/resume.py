@@ -39,7 +39,8 @@ def begin(run: Run, options: Options, say: Callable[[str], None]) -> Beginning:
             say(line)
     with HERE.during(Activity.RESTORE):
         resumed = _resumed(run, options, say)
-    beginning, changed = resumed if resumed else (_new(run, options, say), [])
+    origin = None if resumed else _origin(run, options)
+    beginning, changed = resumed if resumed else (_new(run, origin, say), [])
     cfg, position = run.cfg, beginning.position
     if position > cfg.end:
         raise ConfigError(
@@ -57,7 +58,7 @@ def begin(run: Run, options: Options, say: Callable[[str], None]) -> Beginning:
     if skipped:
         say(f"{skips.FILE}: {skipped:,} rows from row {position:,} on are not trained on")
     if jax.process_index() == 0:
-        _write_start(run, options, beginning, changed)
+        _write_start(run, beginning, changed, origin)
     for name, old, new in changed:
         say(f"config.{name} has changed from {old!r} to {new!r}; written to history.jsonl")
     if resumed:
@@ -66,7 +67,7 @@ def begin(run: Run, options: Options, say: Callable[[str], None]) -> Beginning:
 
 
 def _write_start(
-    run: Run, options: Options, beginning: Beginning, changed: list[list[Any]]
+    run: Run, beginning: Beginning, changed: list[list[Any]], origin: str | None
 ) -> None:
     cfg = run.cfg
     workdir.write_json(run.workdir / "config.json", to_dict(cfg))
@@ -81,7 +82,7 @@ def _write_start(
         skips=[list(window) for window in run.skips.windows],
         changed=changed,
         time=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        init_from=options.init_from,
+        init_from=origin,
     )
     workdir.append_start(run.workdir, start)
     # Or what an earlier start has said would be taken for a word of this one.
@@ -253,7 +254,7 @@ def _check_rows_left(run: Run, position: int) -> int:
 # ---- a new run -----------------------------------------------------------------------------------
 
 
-def _new(run: Run, options: Options, say: Callable[[str], None]) -> Beginning:
+def _new(run: Run, origin: str | None, say: Callable[[str], None]) -> Beginning:
     snapshot = _latest(run.snapshots)
     if snapshot is not None:
         raise CheckpointError(
@@ -262,15 +263,38 @@ def _new(run: Run, options: Options, say: Callable[[str], None]) -> Beginning:
             f"--workdir with --init-from={run.snapshots.path(snapshot)}"
         )
     fresh = state.init(run.step.model, run.step.optimizer, run.cfg.train.seed, run.where)
-    if options.init_from is not None:
-        path = _origin(checkpoint.home(site.of(options.init_from)))
+    if origin is not None:
         with HERE.during(Activity.RESTORE):
-            fresh = fresh._replace(params=read_params(path, run)[0])
-        say(f"parameters from {path}")
+            fresh = fresh._replace(params=read_params(epath.Path(origin), run)[0])
+        say(f"parameters from {origin}")
     return Beginning(fresh, 0, 0, {})
 
 
-def _origin(path: epath.Path) -> epath.Path:
+def _origin(run: Run, options: Options) -> str | None:
+    """The checkpoint that a new run takes its parameters from; None if they are drawn.
+
+    A run that was begun and has no checkpoint yet goes on with what it has begun with.
+    """
+
+    def find() -> str | None:
+        starts = [start for start in workdir.history(run.workdir) if start.step == 0]
+        asked = options.init_from and checkpoint.home(site.of(options.init_from))
+        begun = starts[-1].init_from if starts else None
+        if begun is None:
+            return str(_newest_of(asked)) if asked else None
+        path = checkpoint.home(site.of(begun))
+        if not asked or asked not in (path, *path.parents):
+            raise ConfigError(
+                f"{run.workdir}: this run was begun with the parameters of {begun}, and has no "
+                f"checkpoint of its own yet. Give --init-from={begun} again, or begin a new run in "
+                "another --workdir"
+            )
+        return str(_newest_of(path))
+
+    return cluster.of_first("where the parameters are from", find)
+
+
+def _newest_of(path: epath.Path) -> epath.Path:
     """A checkpoint, of its own path or of its run's work directory: the newest there."""
     if (path / workdir.MARKER).exists():
         return path

@@ -49,7 +49,8 @@ class Start(NamedTuple):
     """[field, old, new] of what the config changed since the start before."""
     time: str
     init_from: str | None = None
-    """Where its first parameters are from, if not drawn."""
+    """Of a start at step 0: the checkpoint or snapshot that its parameters are from, if they were
+    not drawn."""
 
 
 def write_json(path: Path, data: Any) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import jax
+import numpy as np
 import pytest
 
 from jaxlm import resume, run, saving, state, workdir
@@ -36,9 +37,9 @@ def prepared(directory: Path) -> Iterator[Run]:
             found.snapshots.close()
 
 
-def save(found: Run, step: int, position: int) -> None:
+def save(found: Run, step: int, position: int, seed: int = 5) -> None:
     """A full checkpoint and a snapshot."""
-    fresh = state.init(found.step.model, found.step.optimizer, 0, found.where)
+    fresh = state.init(found.step.model, found.step.optimizer, seed, found.where)
     fresh = fresh._replace(position=state.split_position(position))
     notes = run.notes(found, position, {})
     found.checkpoints.save(fresh, step, notes)
@@ -104,3 +105,39 @@ def test_a_run_that_has_gone_back_over_all_that_was_left_is_done(again):
     (again / skips.FILE).write_text('[[80, 800, "00000099-784-spike"]]')
     found = begin(again)
     assert (found.step, found.position) == (10, 800)
+
+
+# ---- a new run from the parameters of another ----------------------------------------------------
+
+
+def embedding(found: Beginning) -> np.ndarray:
+    return np.asarray(jax.tree.leaves(found.state.params)[0])
+
+
+def test_a_run_without_a_checkpoint_goes_on_with_the_parameters_it_began_with(saved, tmp_path):
+    other = Path(shutil.copytree(saved, tmp_path / "other"))
+    taken = other / "checkpoints" / "full" / "10"
+    directory = tmp_path / "run"
+    first = begin(directory, init_from=str(other))
+    assert workdir.history(directory)[-1].init_from == str(taken)
+    with pytest.raises(ConfigError) as e:
+        begin(directory)
+    assert f"begun with the parameters of {taken}, and has no checkpoint of its" in str(e.value)
+    assert f"Give --init-from={taken} again" in str(e.value)
+    with pytest.raises(ConfigError, match="was begun with the parameters of"):
+        begin(directory, init_from=str(saved))
+    with prepared(other) as found:  # which trains on meanwhile
+        save(found, 20, 160, seed=1)
+    for again in (str(other), str(taken)):
+        assert (embedding(begin(directory, init_from=again)) == embedding(first)).all()
+    assert [start.init_from for start in workdir.history(directory)] == 3 * [str(taken)]
+    shutil.rmtree(taken)
+    with pytest.raises(ConfigError, match=f"--init-from={taken}: is no checkpoint"):
+        begin(directory, init_from=str(other))
+
+
+def test_a_run_that_drew_its_parameters_may_begin_again_with_others(saved, tmp_path):
+    drawn = begin(tmp_path)
+    assert workdir.history(tmp_path)[-1].init_from is None
+    taken = begin(tmp_path, init_from=str(saved))
+    assert (embedding(taken) != embedding(drawn)).any()
