@@ -66,7 +66,8 @@ ROWS: dict[str, Row] = {
     "slow-store": Row(
         storage.slow_store, 1,
         "Each file system call of a checkpoint's writes and syncs takes 50 ms more (a library "
-        "before libc). Survived: steps go on while a save is written, the same bits",
+        "before libc, which counts them). Survived: saves take longer, steps go on while one is "
+        "written, the same bits",
     ),
     "stores": Row(
         stores.failing, 40,
