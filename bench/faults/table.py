@@ -77,10 +77,10 @@ ROWS: dict[str, Row] = {
         "on a disk",
     ),
     "nan": Row(
-        numbers.nan, 1,
-        "A learning rate that makes the parameters overflow. Survived: no batch whose loss or "
-        "gradient is not finite is learned from, the run stops by itself, and all that it saved "
-        "is finite",
+        numbers.nan, 3,
+        "A learning rate that makes the parameters overflow. Survived: the run stops by itself, "
+        "and all that it saved is finite. In another run one step with a loss that is not finite, "
+        "one with such a gradient alone. Survived: the bits of a run that never saw these batches",
     ),
     "spike": Row(
         numbers.spike, 1,
@@ -105,7 +105,8 @@ ROWS: dict[str, Row] = {
     ),
     "clock-jump": Row(
         numbers.clock_jump, 2,
-        "The wall clock jumps a day forward, a day back (`time.time` shifted in the process). "
-        "Survived: the run ends, saves keep their interval, the same bits",
+        "The wall clock jumps a day forward, a day back, between two saves by the clock "
+        "(`time.time` shifted in the process). Survived: saves keep their interval before, across "
+        "and after the jump, by the times of their files; the same bits",
     ),
 }  # fmt: skip
