@@ -90,8 +90,8 @@ ROWS: dict[str, Row] = {
     "bad-shard": Row(
         data.bad_shard, 8,
         "A shard with a flipped bit, or cut short. Survived: the run stops with an error that "
-        "names the shard, or the bit was of no record and the final state is the same to the bit; "
-        "with the shard restored the run ends in the same bits",
+        "names the shard, or the bit (not all of them) was of no record and the final state is the "
+        "same to the bit; with the shard restored the run ends in the same bits",
     ),
     "slow-shard": Row(
         data.slow_shard, 1,
@@ -100,8 +100,9 @@ ROWS: dict[str, Row] = {
     ),
     "vanished-data": Row(
         data.vanished, 2,
-        "The corpus is moved away while a run trains, and while it is down. Survived: a start "
-        "without it is refused by name; back in place, the same bits",
+        "The corpus is moved away while a run trains, and under one that was killed half-way. "
+        "Survived: the first ends, or stops and names it; the second is refused by name and, with "
+        "the corpus back in place, resumes; the same bits",
     ),
     "clock-jump": Row(
         numbers.clock_jump, 2,
