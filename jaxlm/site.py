@@ -95,6 +95,8 @@ def check_writable(workdir: Workdir) -> None:
         # A name of its own: in containers all hosts may have one process number.
         with tempfile.NamedTemporaryFile(dir=workdir, prefix=PROBE) as probe:
             probe.write(b"probe")
+    except FileExistsError as e:
+        raise _unwritable(workdir, "it is a file, or a link to nothing") from e
     except OSError as e:
         raise _unwritable(workdir, e.strerror) from e
 

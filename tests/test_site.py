@@ -51,6 +51,14 @@ def test_a_home_is_what_a_shell_would_make_of_it(monkeypatch):
         site.of("~no-such-user/a")
 
 
+def test_what_is_no_directory_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("nothing")
+    for name in ("file", "link"):
+        with pytest.raises(EnvironmentProblem, match=f"{name}: cannot be written .it is a file"):
+            site.check_writable(tmp_path / name)
+
+
 def test_a_lock_that_was_deleted_is_noticed(tmp_path):
     lost: list[str] = []
     with site.lock(tmp_path, lost.append) as ensure:
