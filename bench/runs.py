@@ -191,7 +191,7 @@ def go_back(workdir: Path, step: int) -> None:
     for later in committed(workdir):
         if later > step:
             shutil.rmtree(checkpoint(workdir, later))
-    workdirs.write_saved(workdir, step)
+    write_json(workdir / "status.json", {**workdirs.status(workdir), "saved": step})
 
 
 def save_times(workdir: Path, step: int) -> tuple[float, float]:
