@@ -34,14 +34,18 @@ SPIKY = (
 )
 
 
-def spiky(root: Path) -> Path:
-    """A config whose corpus has one batch of random tokens, after a loss that has long fallen."""
+def spiky(root: Path, *more: int) -> Path:
+    """A config whose corpus has one batch of random tokens, after a loss that has long fallen.
+
+    `more`: other steps whose batches are such, as long as nothing is jumped over.
+    """
     path = runs.config_file(
         root / "run.json", make_corpus(root / "data", {"good": [400]}, tokenizer=True)
     )
     train = open_corpus(config.load(path)).train
     assert isinstance(train, TrainRows)
-    at = train.order.locate(np.arange(4 * (SPIKE - 1), 4 * SPIKE))
+    rows = np.concatenate([np.arange(4 * (step - 1), 4 * step) for step in (SPIKE, *more)])
+    at = train.order.locate(rows)
     name, vocab_size = "shards/good-train-00000.array_record", runs.BASE.model.vocab_size
     chunks = read_shard(root / "data" / name).copy()
     shape = chunks[at.row].shape

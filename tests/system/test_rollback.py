@@ -101,6 +101,23 @@ def test_the_event_is_replayed_to_the_bit(gone_back, spiky):
 
 
 @pytest.mark.system
+def test_an_event_after_the_run_has_gone_back_is_replayed_to_the_bit(tmp_path):
+    """From a checkpoint that knew nothing of the rows that were jumped over since."""
+    workdir, second = tmp_path / "run", 90
+    command = runs.train(numbers.spiky(tmp_path / "spiky", second), workdir, *SPIKY)
+    code, output = runs.finish(command, tmp_path / "log")
+    assert code == 0, output
+    events = [e for e in workdirs.lines(workdir / "events.jsonl") if e["kind"] == "spike"]
+    assert [e["step"] for e in events] == [SPIKE, second - 1 - 2 * MARGIN]
+    assert events[1]["positions"] == list(range(4 * (second - 1), 4 * second))
+    early = runs.checkpoint(workdir, SPIKE - MARGIN - 4)
+    name = events[1]["event"]
+    replay = [sys.executable, "-m", "jaxlm", "replay", name, f"--workdir={workdir}"]
+    code, output = runs.finish([*replay, f"--from={early}", "--exact"], tmp_path / "replay")
+    assert code == 0 and output.count(": the same") == 2, output
+
+
+@pytest.mark.system
 def test_it_ends_as_one_that_never_saw_the_rows(gone_back, spiky, tmp_path):
     workdir = tmp_path / "run"
     workdir.mkdir()
