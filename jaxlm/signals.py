@@ -1,9 +1,9 @@
 """A request to stop, and the time that is left for it: signals, and notices ahead of an end.
 
-SIGTERM and Ctrl-C leave `watch.grace_seconds`; SIGUSR1 and SIGUSR2, which schedulers can send ahead
-of an end, `watch.notice_seconds`. A process that has not saved by then ends all the same, with the
-checkpoint before as it was. So does, at once, one that is asked before its first step, when there
-is nothing to save, and one that gets SIGTERM or Ctrl-C twice. All with exit code 75.
+SIGTERM, Ctrl-C and SIGHUP leave `watch.grace_seconds`; SIGUSR1 and SIGUSR2, which schedulers can
+send ahead of an end, `watch.notice_seconds`. A process that has not saved by then ends all the
+same, with the checkpoint before as it was. So does, at once, one that is asked before its first
+step, when there is nothing to save, and one that is asked a second time. All with exit code 75.
 """
 
 import contextlib
@@ -12,15 +12,19 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 from jaxlm.errors import RESTART
 from jaxlm.safety import WatchConfig
 
-URGENT = (signal.SIGTERM, signal.SIGINT)
+URGENT = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 AHEAD = (signal.SIGUSR1, signal.SIGUSR2)
 """As with Slurm's `--signal=USR1@90`."""
+SAME_S = 2.0
+"""One end may send several: systemd and schedulers signal every process, and so does the launcher
+once it is signalled; logind sends SIGTERM and SIGHUP, `timeout` to a process and its group."""
 
 
 def end_at_once(why: str) -> NoReturn:
@@ -50,7 +54,8 @@ class Stop:
         self.steps_run = False
         """Whether there is something to save: the loop says so after its first step."""
         self._asked = threading.Event()
-        self._urgent = 0
+        self._urgent_s: float | None = None
+        """`time.monotonic()` of the first urgent request."""
         self._timers: list[threading.Timer] = []
 
     def is_set(self) -> bool:
@@ -58,12 +63,20 @@ class Stop:
         return self._asked.is_set()
 
     def ask(self, why: str, grace_s: float, urgent: bool = False) -> None:
-        """Asks, from any thread. `urgent`: the second such request ends the process at once."""
-        self._urgent += urgent
+        """Asks, from any thread.
+
+        `urgent`: a second such request ends the process at once. What comes within `SAME_S` of the
+        first one is the same request.
+        """
+        now = time.monotonic()
         if not self.steps_run:
             self.end(f"{why} before the first step: there is nothing to save")
-        elif urgent and self._urgent == 2:
+        elif urgent and self._urgent_s is not None:
+            if now - self._urgent_s < SAME_S:
+                return
             self.end(f"{why} for the second time: ending without saving")
+        if urgent:
+            self._urgent_s = now
         late = f"not saved within {grace_s:g} s of {why}: the checkpoint before is as it was"
         timer = threading.Timer(grace_s, self.end, [late])
         timer.daemon = True
@@ -101,7 +114,10 @@ def stop_signals(cfg: WatchConfig) -> Iterator[Stop]:
                 stop.ask(number.name, cfg.grace_seconds if urgent else cfg.notice_seconds, urgent)
 
     threading.Thread(target=watch, daemon=True, name="jaxlm-signals").start()
-    before = {s: signal.signal(s, lambda *_: None) for s in (*URGENT, *AHEAD)}
+    numbers = {*URGENT, *AHEAD}
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # started with nohup
+        numbers.remove(signal.SIGHUP)
+    before = {s: signal.signal(s, lambda *_: None) for s in numbers}
     signal.set_wakeup_fd(outlet.fileno())
     try:
         yield stop

@@ -23,6 +23,9 @@ from launch.process import Events, Process, Spec, say
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _AHEAD = (signal.SIGUSR1, signal.SIGUSR2)
 """Sent by schedulers ahead of an end; passed on, since a process then has more time to save."""
+_SAME_S = 2.0
+"""What follows a signal so soon is the same request: one end of a session or of a machine may send
+SIGTERM and SIGHUP, or a signal to a process and then to its group."""
 _LONGEST_DELAY_S = 60.0
 _STATUS_S = 60.0
 """That a store may take to say how far a run has come."""
@@ -31,8 +34,9 @@ _EPILOG = """\
 All other arguments go to `jaxlm train` as they are: --config=FILE, --config.a.b=VALUE ...
 
 output    process 0 as it is, the others after "[index] "; all of it in WORKDIR/logs/ or --logs
-signals   SIGTERM, SIGINT or SIGHUP: every process saves and ends; a second one kills at once;
-          SIGUSR1 or SIGUSR2, ahead of an end: the same, with more time (config.watch)
+signals   SIGTERM, SIGINT or, without nohup, SIGHUP: every process saves and ends; a second one, 2 s
+          later or more, kills at once; SIGUSR1 or SIGUSR2, ahead of an end: the same, with more
+          time (config.watch)
 failures  when a process dies the others are ended at once; the first failure is shown first
 restarts  after exit code 75, a death by signal or a lost peer, 1, 2, 4 ... 60 s later, for as long
           as `position` in WORKDIR/status.json advances
@@ -119,7 +123,7 @@ def _attempt(job: Job, events: Events) -> tuple[list[Exit], bool]:
     """All processes from start to end: their exits, and whether someone asked us to stop."""
     running: dict[int, Process] = {}
     ended: list[Exit] = []
-    stopped, pressed, kill_at = False, False, math.inf
+    stopped, pressed_s, kill_at = False, math.inf, math.inf
     try:
         for spec in plan(job, free_port()):
             running[spec.index] = Process(spec, events)
@@ -136,11 +140,11 @@ def _attempt(job: Job, events: Events) -> tuple[list[Exit], bool]:
                 stopped = True
                 for process in running.values():
                     process.signal(event)
-            elif event is None or pressed:  # out of patience, or asked twice
-                kill_at = math.inf
+            elif event is None or time.monotonic() - pressed_s >= _SAME_S:
+                kill_at = math.inf  # out of patience, or asked twice
                 _each(running, Process.kill)
-            else:
-                stopped = pressed = True
+            elif math.isinf(pressed_s):
+                stopped, pressed_s = True, time.monotonic()
                 _each(running, Process.terminate)
     finally:
         _each(running, Process.kill)
@@ -167,7 +171,10 @@ def _stop_signals_to(events: Events) -> Iterator[None]:
     def handle(number: int, _frame: object) -> None:
         events.put(signal.Signals(number))
 
-    before = {s: signal.signal(s, handle) for s in (*_STOP_SIGNALS, *_AHEAD)}
+    numbers = {*_STOP_SIGNALS, *_AHEAD}
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # started with nohup
+        numbers.remove(signal.SIGHUP)
+    before = {s: signal.signal(s, handle) for s in numbers}
     try:
         yield
     finally:

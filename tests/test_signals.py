@@ -9,7 +9,7 @@ import time
 import pytest
 
 from jaxlm.safety import WatchConfig
-from jaxlm.signals import Stop, stop_signals
+from jaxlm.signals import AHEAD, SAME_S, URGENT, Stop, stop_signals
 
 PROGRAM = """
 import hashlib, sys, time
@@ -26,10 +26,10 @@ with stop_signals(WatchConfig(grace_seconds=float(sys.argv[2]))) as stop:
 """
 
 
-def start(steps_run: bool, grace_s: float) -> subprocess.Popen[str]:
+def start(steps_run: bool, grace_s: float, *before: str) -> subprocess.Popen[str]:
     words = ["steps" if steps_run else "none", str(grace_s)]
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *words],
+        [*before, sys.executable, "-c", PROGRAM, *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -44,7 +44,7 @@ def asked(process: subprocess.Popen[str]) -> None:
     assert process.stdout.readline() == "asked\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2])
+@pytest.mark.parametrize("number", [*URGENT, *AHEAD])
 def test_before_the_first_step_it_ends_at_once(number):
     with start(steps_run=False, grace_s=60) as process:
         process.send_signal(number)
@@ -58,6 +58,7 @@ def test_the_second_ends_it_at_once():
     with start(steps_run=True, grace_s=60) as process:
         process.terminate()
         asked(process)
+        time.sleep(SAME_S)
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 75
         err = process.communicate()[1].splitlines()
@@ -65,6 +66,29 @@ def test_the_second_ends_it_at_once():
         "SIGTERM: saving after this step, within 60 s; a second one ends at once",
         "jaxlm train: SIGINT for the second time: ending without saving; exit code 75",
     ]
+
+
+def test_what_follows_at_once_is_the_same_request():
+    """SIGTERM from a manager and from the launcher, SIGTERM and SIGHUP of a session's end."""
+    with start(steps_run=True, grace_s=SAME_S) as process:
+        process.terminate()
+        asked(process)
+        process.terminate()
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(20) == 75
+        err = process.communicate()[1].splitlines()
+    assert len(err) == 2 and "second time" not in err[1], err
+    assert f"not saved within {SAME_S:g} s of SIGTERM" in err[1]
+
+
+def test_with_nohup_it_outlives_its_terminal():
+    with start(True, 60, "nohup") as process:
+        process.send_signal(signal.SIGHUP)
+        process.terminate()
+        asked(process)
+        process.kill()
+        _, err = process.communicate()
+    assert "SIGTERM: saving" in err and "SIGHUP" not in err
 
 
 def test_the_time_is_up():

@@ -194,9 +194,9 @@ def launcher(tmp_path):
     """Starts a launcher over two processes, in a session of its own; ends it after the test."""
     started = []
 
-    def start(code: str) -> subprocess.Popen:
+    def start(code: str, *before: str) -> subprocess.Popen:
         source = f"import sys\nfrom launch.local import *\nsys.exit(run({job(tmp_path, code)!r}))"
-        command = [sys.executable, "-c", source.replace("PosixPath", "Path")]
+        command = [*before, sys.executable, "-c", source.replace("PosixPath", "Path")]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         started.append(process)
         for i in range(2):
@@ -244,10 +244,32 @@ def test_the_second_signal_kills(launcher, tmp_path):
     process.send_signal(signal.SIGTERM)
     for i in range(2):
         until_text(tmp_path / f"logs/process-{i}.log", "saving\n")
+    time.sleep(local._SAME_S)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 75
     assert out.count(b"was killed by SIGKILL") == 2
+
+
+def test_what_follows_at_once_is_the_same_request(tmp_path, launcher):
+    """As SIGTERM and SIGHUP at the end of a session."""
+    code = "on_sigterm(75)\nprint('up')\ntry: time.sleep(60)\nfinally: time.sleep(1)"
+    process = launcher(code)
+    process.terminate()
+    time.sleep(0.2)
+    process.send_signal(signal.SIGHUP)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 75
+    assert b"killed" not in out and b"stopped as asked" in out
+
+
+def test_with_nohup_it_outlives_its_terminal(tmp_path, launcher):
+    code = "print('up')\nwhile not (workdir / 'go').exists(): time.sleep(0.01)"
+    process = launcher(code, "nohup")
+    process.send_signal(signal.SIGHUP)
+    (tmp_path / "go").touch()
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0 and b"launch:" not in out
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends children with their parent")

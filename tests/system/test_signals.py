@@ -1,12 +1,15 @@
 """SIGTERM: the run saves, says 75, and goes on from there; asked twice, it ends at once."""
 
+import os
 import signal
+import time
 
 import pytest
 
 from bench import runs
 from jaxlm import goodput, ledger, status
 from jaxlm import workdir as workdirs
+from jaxlm.signals import SAME_S
 
 pytestmark = pytest.mark.system
 
@@ -30,6 +33,24 @@ def test_asked_to_stop(tmp_path, config, whole, number):
     assert f"resuming at step {step}" in output
     runs.assert_same(runs.state(tmp_path), runs.state(whole))
     assert runs.time_spent(tmp_path).lost_steps == 0
+
+
+def test_all_processes_and_their_launcher_at_once(tmp_path, config):
+    """As `systemctl stop`, or a machine that shuts down: each of ours is asked twice, and more."""
+    log = tmp_path / "log"
+    command = runs.launch(config, tmp_path, runs.SLOWLY, "checkpoint.every=None")
+    with runs.running(command, log) as launcher:
+        runs.wait_until(runs.says(log, "step     12/"), launcher)
+        pids = [launcher.pid, *runs.processes(launcher).values()]
+        assert len(pids) == 3
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            for pid in pids:
+                os.kill(pid, number)
+        assert launcher.wait(runs.PATIENCE_S) == 75
+    (step,) = runs.committed(tmp_path)
+    said = log.read_text()
+    assert f"stopped as asked: step {step} is saved; the same command goes on" in said
+    assert "second time" not in said and "killed" not in said
 
 
 def test_asked_before_the_first_step(tmp_path, config):
@@ -59,6 +80,7 @@ def test_a_save_that_does_not_end(tmp_path, config, whole, twice):
         process.terminate()
         if twice:
             runs.wait_until(runs.says(log, "could not be saved"), process)
+            time.sleep(SAME_S)
             process.terminate()
         assert process.wait(runs.PATIENCE_S) == 75
     why = "SIGTERM for the second time" if twice else "not saved within 2 s of SIGTERM"
