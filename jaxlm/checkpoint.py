@@ -28,7 +28,7 @@ from orbax.checkpoint import checkpoint_managers as policies
 from orbax.checkpoint._src.multihost import multihost
 from orbax.checkpoint.options import AsyncOptions, AtomicityMode, AtomicityOptions
 
-from jaxlm import cluster, integrity, storage, stored_arrays, vote
+from jaxlm import cluster, integrity, storage, stored_arrays, terminal, vote
 from jaxlm.errors import EnvironmentProblem, UserError
 from jaxlm.integrity import CheckpointError
 from jaxlm.models.transformer import Params
@@ -382,7 +382,7 @@ def abandon_unfinished(workdir: Workdir) -> None:
                         done = "deleted"
                     else:
                         done = f"moved to {abandon(workdir, path, time.strftime('%Y%m%d-%H%M%S'))}"
-                    print(f"{path}: a save that was not finished; {done}", flush=True)
+                    terminal.show(f"{path}: a save that was not finished; {done}")
     cluster.gather("unfinished saves are out of the way", True)
 
 

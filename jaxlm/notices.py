@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Callable
 from http.client import HTTPException
 
+from jaxlm import terminal
 from jaxlm.safety import WatchConfig
 from jaxlm.signals import Stop
 
@@ -56,7 +57,7 @@ class Listener:
                 if not self._failed:
                     self._failed = True
                     line = f"{self._url}/{name}: no notices come from there ({e}); training goes on"
-                    print(line, file=sys.stderr, flush=True)
+                    terminal.show(line, sys.stderr)
                 time.sleep(retry_s)
                 retry_s = min(2 * retry_s, RETRY_AT_MOST_S)
             else:

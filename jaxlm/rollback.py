@@ -15,7 +15,7 @@ from dataclasses import replace
 import jax
 from etils import epath
 
-from jaxlm import checkpoint, cluster, site, workdir
+from jaxlm import checkpoint, cluster, site, terminal, workdir
 from jaxlm.checkpoint import Checkpoints
 from jaxlm.data import skips
 from jaxlm.data.skips import Skips
@@ -51,7 +51,7 @@ def abandon_overtaken(run: Run) -> None:
         site.send(run.workdir)
         for path, event in overtaken:
             target = checkpoint.abandon(run.workdir, path, event)
-            print(f"{path}: has learned from {event}; moved to {target}", flush=True)
+            terminal.show(f"{path}: has learned from {event}; moved to {target}")
     cluster.gather("overtaken checkpoints are moved", True, cluster.restore_s())
     run.checkpoints.reload()
     run.snapshots.reload()

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
+from jaxlm import terminal
 from jaxlm.errors import RESTART
 from jaxlm.safety import WatchConfig
 
@@ -31,7 +32,7 @@ def end_at_once(why: str) -> NoReturn:
     """Ends the process whatever its threads are in, with exit code 75."""
     end_in(2.0)  # where nobody takes what is said
     try:
-        print(f"jaxlm train: {why}; exit code {RESTART}", file=sys.stderr, flush=True)
+        terminal.show(f"jaxlm train: {why}; exit code {RESTART}", sys.stderr)
         sys.stdout.flush()
     finally:
         os._exit(RESTART)
@@ -86,8 +87,7 @@ class Stop:
             self._asked.set()
             twice = "a second one" if urgent else "SIGTERM or Ctrl-C, twice,"
             line = f"{why}: saving after this step, within {grace_s:g} s; {twice} ends at once"
-            with contextlib.suppress(OSError, ValueError):  # the terminal may be gone
-                print(line, file=sys.stderr, flush=True)
+            terminal.show(line, sys.stderr)
 
     def close(self) -> None:
         """The time no longer runs."""

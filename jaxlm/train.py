@@ -26,6 +26,7 @@ from jaxlm import (
     schedule,
     site,
     state,
+    terminal,
     workdir,
 )
 from jaxlm import mesh as mesh_lib
@@ -373,4 +374,4 @@ def make_writer(run: Run, beginning: Beginning) -> Writer:
 def say(line: str) -> None:
     """A line on the terminal, of process 0."""
     if jax.process_index() == 0:
-        print(line, flush=True)
+        terminal.show(line)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import jax
 
-from jaxlm import cluster
+from jaxlm import cluster, terminal
 from jaxlm.activity import HERE, Activity, Record
 from jaxlm.safety import WatchConfig
 from jaxlm.signals import Stop, end_at_once, end_in
@@ -352,7 +352,7 @@ def watching(
         me, count = cluster.place()
         if isinstance(e, jax.errors.JaxRuntimeError) and count > 1:
             line = f"{cluster.name(me)}: {e}\nIs it that a process is lost?"
-            print(line, file=sys.stderr, flush=True)
+            terminal.show(line, sys.stderr)
             time.sleep(cfg.heartbeat_seconds + 3 * EXCHANGE_AT_MOST_S)
         watch.fail(str(e).partition("\n")[0] or type(e).__name__)
         raise

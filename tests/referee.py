@@ -13,7 +13,7 @@ from pathlib import Path
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     # 0: no JAX
-    ("jaxlm", "jaxlm.data", "jaxlm.activity", "jaxlm.errors", "jaxlm.hardware"),
+    ("jaxlm", "jaxlm.data", "jaxlm.activity", "jaxlm.errors", "jaxlm.hardware", "jaxlm.terminal"),
     ("jaxlm.storage",),
     ("jaxlm.lease", "jaxlm.mirror"),
     ("jaxlm.site",),

@@ -1,5 +1,6 @@
 """The launcher on real processes: small Python programs in the place of `jaxlm train`."""
 
+import os
 import signal
 import socket
 import subprocess
@@ -194,10 +195,12 @@ def launcher(tmp_path):
     """Starts a launcher over two processes, in a session of its own; ends it after the test."""
     started = []
 
-    def start(code: str, *before: str) -> subprocess.Popen:
+    def start(code: str, *before: str, output: int = subprocess.PIPE) -> subprocess.Popen:
         source = f"import sys\nfrom launch.local import *\nsys.exit(run({job(tmp_path, code)!r}))"
         command = [*before, sys.executable, "-c", source.replace("PosixPath", "Path")]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
         started.append(process)
         for i in range(2):
             until_text(tmp_path / f"logs/process-{i}.log", "up\n")
@@ -281,13 +284,25 @@ def test_no_process_outlives_a_killed_launcher(tmp_path, launcher):
         until(lambda pid=pid: is_gone(pid))
 
 
-def test_a_run_goes_on_when_nobody_reads_its_output(tmp_path, launcher):
-    code = "print('up')\nwhile not (workdir / 'go').exists(): time.sleep(0.01)\nprint('end')"
-    process = launcher(code)
-    process.stdout.close()
+@pytest.mark.parametrize("end", ["pipe", "pty", "disk"])
+def test_a_run_goes_on_when_nobody_takes_its_output(tmp_path, launcher, end):
+    """A reader that left, a terminal that hung up, a full disk."""
+    code = (
+        "print('up')\nwhile not (workdir / 'go').exists(): time.sleep(0.01)\n"
+        "for _ in range(3): time.sleep(0.1); print('x' * 50_000)\nprint('end')"
+    )
+    if end == "disk":
+        ours, theirs = None, os.open("/dev/full", os.O_WRONLY)
+    else:
+        ours, theirs = os.openpty() if end == "pty" else os.pipe()
+    process = launcher(code, output=theirs)
+    os.close(theirs)
+    if ours is not None:
+        os.close(ours)
     (tmp_path / "go").touch()
     assert process.wait(20) == 0
-    assert (tmp_path / "logs/process-1.log").read_text().endswith("up\nend\n")
+    for i in range(2):
+        assert (tmp_path / f"logs/process-{i}.log").read_text().endswith("x\nend\n")
 
 
 # ---- command line --------------------------------------------------------------------------------

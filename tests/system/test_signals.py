@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import time
 
 import pytest
@@ -51,6 +52,30 @@ def test_all_processes_and_their_launcher_at_once(tmp_path, config):
     said = log.read_text()
     assert f"stopped as asked: step {step} is saved; the same command goes on" in said
     assert "second time" not in said and "killed" not in said
+
+
+@pytest.mark.parametrize("launched", [False, True])
+@pytest.mark.parametrize("end", ["pty", "disk"])
+def test_nobody_takes_its_output(tmp_path, config, end, launched):
+    """A terminal that hangs up, a log on a full disk: the run goes on to its end."""
+    command = [*runs.train(config, tmp_path), "--config.train.end=12 steps"]
+    if launched:
+        command = runs.launch(config, tmp_path, "train.end=12 steps", processes=1)
+    ours, theirs = os.openpty() if end == "pty" else (None, os.open("/dev/full", os.O_WRONLY))
+    process = subprocess.Popen(
+        command, stdout=theirs, stderr=theirs, env=runs.environment(1), start_new_session=True
+    )
+    os.close(theirs)
+    try:
+        if ours is not None:
+            shown = b""
+            while b"training from" not in shown:
+                shown += os.read(ours, 4096)
+            os.close(ours)
+        assert process.wait(runs.PATIENCE_S) == 0
+    finally:
+        process.kill()
+    assert status.of(tmp_path).state == "done" and runs.committed(tmp_path) == [12]
 
 
 def test_asked_before_the_first_step(tmp_path, config):
