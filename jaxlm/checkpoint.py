@@ -69,7 +69,7 @@ class Checkpoints:
         _say_failures_once()
         self._directory = epath.Path(directory)
         if storage.is_url(str(directory)):
-            stored_arrays.prepare()
+            stored_arrays.prepare(str(directory))
         self._before = before_commit
         self._saving: _Save | None = None
         self.cost: Cost | None = None
@@ -336,7 +336,7 @@ def home(workdir: Workdir) -> epath.Path:
     """Where a work directory itself lies, on a disk or in a store."""
     if isinstance(workdir, Path):
         return epath.Path(workdir.absolute())
-    stored_arrays.prepare()
+    stored_arrays.prepare(workdir.url)
     return epath.Path(workdir.url)
 
 

@@ -6,10 +6,13 @@ import contextlib
 import fcntl
 import os
 import secrets
+import socket
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import IO
 
 from jaxlm import lease, storage
 from jaxlm.errors import EnvironmentProblem
@@ -20,6 +23,8 @@ type Workdir = Path | Mirror
 
 AUTOTUNE = "autotune"
 """Where the choices of kernels are kept, if steps are to be deterministic on GPUs."""
+ENDING_S, DEAD_S = 10.0, 120.0
+"""How long a process of this host may take to die, and a server of NFS to know that a host has."""
 
 
 def of(name: str) -> Workdir:
@@ -54,7 +59,6 @@ def shared(directory: Workdir, main: bool) -> Iterator[None]:
     if not isinstance(directory, Mirror):
         yield
         return
-    directory.make()
     if main:
         directory.fetch()
     directory.fetch(AUTOTUNE)
@@ -65,6 +69,7 @@ def shared(directory: Workdir, main: bool) -> Iterator[None]:
 def check_writable(workdir: Workdir) -> None:
     """Makes the directory, and a file in it; `EnvironmentProblem` says why it cannot."""
     if isinstance(workdir, Mirror):
+        workdir.make()
         probe = f"{workdir}/{PROBE}{secrets.token_hex(8)}"
         try:
             storage.write(probe, b"probe")
@@ -118,25 +123,41 @@ def lock(workdir: Workdir, lost: Callable[[str], None]) -> Iterator[Callable[[],
 
 
 @contextlib.contextmanager
-def _lock(workdir: Path, patience_s: float = 10.0) -> Iterator[None]:
-    deadline = time.monotonic() + patience_s
+def _lock(workdir: Path) -> Iterator[None]:
+    began_s, told = time.monotonic(), False
     with (workdir / LOCK).open("a+") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    file.seek(0)
-                    raise EnvironmentProblem(
-                        f"--workdir={workdir}: pid {file.read() or '?'} is training there; "
-                        "wait for it, stop it, or choose another directory"
-                    ) from None
-                time.sleep(0.2)
+        while not _locked(file, fcntl.LOCK_EX, workdir):
+            file.seek(0)
+            pid, _, host = file.read().partition(" ")
+            here = host in ("", socket.gethostname())
+            if time.monotonic() - began_s > (ENDING_S if here else DEAD_S):
+                raise EnvironmentProblem(
+                    f"--workdir={workdir}: pid {pid or '?'}{f' on {host}' if host else ''} is "
+                    "training there; wait for it, stop it, or choose another directory"
+                )
+            if not (here or told):
+                line = f"{workdir}: is held by pid {pid} on {host}; waiting to see whether it is"
+                print(f"{line} dead, for up to {DEAD_S:.0f} s", file=sys.stderr, flush=True)
+                told = True
+            time.sleep(0.2)
         file.truncate(0)
-        file.write(str(os.getpid()))
+        file.write(f"{os.getpid()} {socket.gethostname()}")
         file.flush()
         yield
+
+
+def _locked(file: IO[str], how: int, workdir: Path) -> bool:
+    """Whether the file is locked now; `EnvironmentProblem` if its file system cannot."""
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as e:
+        raise EnvironmentProblem(
+            f"--workdir={workdir}: its file system cannot keep a second run out ({e.strerror}); "
+            "mount it with locks (Lustre: flock), or choose another"
+        ) from None
+    return True
 
 
 def holder(workdir: Workdir) -> int | None:
@@ -146,11 +167,9 @@ def holder(workdir: Workdir) -> int | None:
         return held and held.pid
     try:
         with (workdir / LOCK).open() as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                text = file.read()
-                return int(text) if text.isdecimal() else 0
-    except OSError:
+            if not _locked(file, fcntl.LOCK_SH, workdir):
+                pid = file.read().partition(" ")[0]
+                return int(pid) if pid.isdecimal() else 0
+    except (OSError, EnvironmentProblem):
         pass
     return None
