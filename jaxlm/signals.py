@@ -17,8 +17,10 @@ from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 from jaxlm import terminal
+from jaxlm.activity import HERE, Record, StepTimes
 from jaxlm.errors import RESTART
 from jaxlm.safety import WatchConfig
+from jaxlm.schedule import Cost
 
 URGENT = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 AHEAD = (signal.SIGUSR1, signal.SIGUSR2)
@@ -26,6 +28,11 @@ AHEAD = (signal.SIGUSR1, signal.SIGUSR2)
 SAME_S = 2.0
 """One end may send several: systemd and schedulers signal every process, and so does the launcher
 once it is signalled; logind sends SIGTERM and SIGHUP, `timeout` to a process and its group."""
+
+STEPS_ALONE, STEPS_TOGETHER = 2, 4
+"""That a signal is followed by, at most, before the save begins. One process does the step that is
+under way and the one handed over behind it. Of several each first tells the others, with a step
+that is not handed over yet, and all read what they agreed on when the next one has been."""
 
 
 def end_at_once(why: str) -> NoReturn:
@@ -54,6 +61,8 @@ class Stop:
         """Called where there is no more time, with the reason; does not return."""
         self.steps_run = False
         """Whether there is something to save: the loop says so after its first step."""
+        self.steps = STEPS_TOGETHER
+        """That may be done before the save begins."""
         self._asked = threading.Event()
         self._urgent_s: float | None = None
         """`time.monotonic()` of the first urgent request."""
@@ -86,13 +95,42 @@ class Stop:
         if not self._asked.is_set():
             self._asked.set()
             twice = "a second one" if urgent else "SIGTERM or Ctrl-C, twice,"
-            line = f"{why}: saving after this step, within {grace_s:g} s; {twice} ends at once"
+            line = (
+                f"{why}: saving after {self.steps} steps at most, within {grace_s:g} s; {twice} "
+                "ends at once"
+            )
             terminal.show(line, sys.stderr)
 
     def close(self) -> None:
         """The time no longer runs."""
         for timer in self._timers:
             timer.cancel()
+
+
+class Haste:
+    """Whether a stop would come in time: steps and a save before `watch.grace_seconds` are over."""
+
+    def __init__(self, cfg: WatchConfig, steps: int, here: Record = HERE):
+        """`steps`: that may be done before the save begins."""
+        self._cfg, self._steps, self._times = cfg, steps, StepTimes(here)
+        self._told = False
+
+    def look(self, cost: Cost | None) -> str | None:
+        """What is to be said of it, once; call it each step. `cost`: of the last save."""
+        self._times.look()
+        step_s, grace_s = self._times.median(), self._cfg.grace_seconds
+        save_s = 0.0 if cost is None else cost.stall_s + cost.commit_s
+        if self._told or step_s is None or self._steps * step_s + save_s <= grace_s:
+            return None
+        self._told = True
+        save = "no save was timed yet" if cost is None else f"a save of {save_s:.3g} s"
+        return (
+            f"a stop would come too late: {self._steps} steps of {step_s:.3g} s may be done before "
+            f"it saves, and {save}: {self._steps * step_s + save_s:.0f} s of "
+            f"config.watch.grace_seconds={grace_s:g}. Set it to what machine and scheduler leave "
+            "after SIGTERM; if that is less, have SIGUSR1 sent ahead, as long as "
+            f"config.watch.notice_seconds={self._cfg.notice_seconds:g} says"
+        )
 
 
 @contextlib.contextmanager

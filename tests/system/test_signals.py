@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -52,6 +53,41 @@ def test_all_processes_and_their_launcher_at_once(tmp_path, config):
     said = log.read_text()
     assert f"stopped as asked: step {step} is saved; the same command goes on" in said
     assert "second time" not in said and "killed" not in said
+
+
+ASKED_AT = """
+import os, signal, sys, time
+from jaxlm import cli, train
+
+step = train.Checks.step
+def asked(self, given, batch, controls, before):
+    if before == 4 * 20:  # what it hands over to the 21st step is made
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.5)
+    return step(self, given, batch, controls, before)
+train.Checks.step = asked
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+def test_one_process_does_what_it_has_handed_over_and_saves(tmp_path, config, whole):
+    """No step more; none is lost, and none done twice."""
+    command = runs.train(config, tmp_path, "checkpoint.every=None", "watch.grace_seconds=60")
+    asked = [sys.executable, "-c", ASKED_AT, *command[3:]]
+    code, output = runs.finish(asked, tmp_path / "log")
+    assert code == 75 and "SIGTERM: saving after 2 steps at most, within 60 s" in output, output
+    assert runs.committed(tmp_path) == [21]
+    code, output = runs.finish(command, tmp_path / "second.log")
+    assert code == 0 and "resuming at step 21" in output, output
+    runs.assert_same(runs.state(tmp_path), runs.state(whole))
+    assert runs.losses(whole) | runs.losses(tmp_path) == runs.losses(whole)
+    assert runs.time_spent(tmp_path).lost_steps == 0
+
+
+def test_a_stop_that_would_come_too_late_is_told(tmp_path, config):
+    short = runs.train(config, tmp_path, "train.end=12 steps", "watch.grace_seconds=0.0001")
+    code, output = runs.finish(short, tmp_path / "log")
+    assert code == 0 and output.count("a stop would come too late: 2 steps of") == 1, output
 
 
 @pytest.mark.parametrize("launched", [False, True])
