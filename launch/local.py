@@ -112,7 +112,7 @@ def run(job: Job) -> int:
             if position is not None and stalled == job.max_restarts:
                 say(f"giving up after {stalled} restarts without progress, {_at(best)}")
                 return cause.code
-            delay = min(2.0**stalled, _LONGEST_DELAY_S)
+            delay = min(2.0 ** min(stalled, 30), _LONGEST_DELAY_S)  # no float holds 2.0**1024
             stalled += position is not None
             say(f"starting again in {delay:.0f} s, {_at(best)}")
             if _next_event(events, time.monotonic() + delay) is not None:

@@ -13,6 +13,7 @@ import pytest
 
 from jaxlm import rollcall
 from launch import local
+from launch.exits import Exit
 from launch.local import Job, main, plan, run
 from tests.launch.watch import is_gone, until, until_text
 
@@ -173,6 +174,13 @@ def test_delays_double_up_to_a_limit(tmp_path, capfd, monkeypatch):
     monkeypatch.setattr(local, "_next_event", wait_without_waiting(waits))
     assert run(job(tmp_path, "sys.exit(75)", processes=1, max_restarts=4)) == 75
     assert [round(w) for w in waits] == [1, 2, 4, 4]
+
+
+def test_no_number_of_restarts_is_too_large(tmp_path, monkeypatch):
+    ends = [Exit(0.0, 0, 75, ())], False
+    monkeypatch.setattr(local, "_attempt", lambda *_: ends)
+    monkeypatch.setattr(local, "_next_event", wait_without_waiting([]))
+    assert run(job(tmp_path, "", processes=1, max_restarts=1100)) == 75
 
 
 def wait_without_waiting(waits: list[float]):
