@@ -131,10 +131,12 @@ class Lease:
         """`Lost` if another process has taken it; an error of the client if none can tell."""
         with self._one_at_a_time:
             if not self._write(self._generation):
-                seen = self._look()
+                now = self._look().holder
                 raise Lost(
-                    f"{self._url}: this process did not write to it for too long, and "
-                    f"{seen.holder or 'somebody'} has taken it over"
+                    f"{self._url}: was deleted or replaced; another run may be there now"
+                    if now is None
+                    else f"{self._url}: this process did not write to it for too long, and {now} "
+                    "has taken it over"
                 )
 
     def ensure(self) -> None:

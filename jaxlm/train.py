@@ -66,6 +66,7 @@ def train(cfg: Config, directory: Workdir, options: Options, stop: Stop) -> int:
 
     Raises `UserError` for what the user must put right, all of it before the first compile.
     """
+    rollback.check_margin(cfg)
     site.check_writable(directory)
     main = cluster.place()[0] == 0
     ledger = Ledger(directory if main else None)

@@ -183,7 +183,9 @@ def test_a_damaged_file_is_named_and_stops_the_run(copy, damage, problem):
     assert str(error.value).startswith(
         f"{directory}: the checkpoint is damaged and will not be used:\n  {largest}: {problem}\n"
     )
-    assert "or go on from the one before it: jaxlm train --fallback" in str(error.value)
+    assert "or use the one before it (to go on with its run: jaxlm train --fallback)" in str(
+        error.value
+    )
 
 
 def test_every_file_that_holds_state_has_a_checksum(saved):
@@ -191,6 +193,19 @@ def test_every_file_that_holds_state_has_a_checksum(saved):
     summed = set(json.loads((directory / CHECKSUMS).read_text()))
     there = {str(p.relative_to(directory)) for p in directory.rglob("*") if p.is_file()}
     assert there - summed == {CHECKSUMS, MARKER, integrity.REWRITTEN}
+
+
+@pytest.mark.parametrize("which", ["checksums", "largest"])
+def test_a_file_that_cannot_be_read_is_not_called_damaged(copy, which):
+    """With `--fallback` a checkpoint that is whole would be moved away."""
+    directory = step_directory(copy)
+    files = json.loads((directory / CHECKSUMS).read_text())
+    largest = max(files, key=lambda name: (directory / name).stat().st_size)
+    victim = directory / (CHECKSUMS if which == "checksums" else largest)
+    victim.unlink()
+    victim.symlink_to(victim.name)  # too many levels of symbolic links
+    with pytest.raises(EnvironmentProblem, match=r"cannot be read .*symbolic links"):
+        integrity.verify(directory)
 
 
 @pytest.mark.parametrize("text", [None, "{", "", "[]", "{}"])
