@@ -5,7 +5,6 @@ import contextlib
 import json
 import math
 import queue
-import re
 import shlex
 import signal
 import socket
@@ -16,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from jaxlm import storage
 from launch import exits
 from launch.exits import Exit
 from launch.process import Events, Process, Spec, say
@@ -195,7 +195,7 @@ def _report(cause: Exit, ended: Sequence[Exit], job: Job) -> None:
 def logs_of(workdir: str) -> Path:
     """Where the output goes if nobody says where."""
     name = workdir.rstrip("/").rpartition("/")[2]
-    return (Path("runs", name) if _is_url(workdir) else Path(workdir)) / "logs"
+    return (Path("runs", name) if storage.is_url(workdir) else Path(workdir)) / "logs"
 
 
 def _position(workdir: str) -> int | None:
@@ -208,7 +208,7 @@ def _position(workdir: str) -> int | None:
 
 
 def _status(workdir: str) -> str | None:
-    if not _is_url(workdir):
+    if not storage.is_url(workdir):
         return Path(workdir, "status.json").read_text(encoding="utf-8")
     command = (sys.executable, "-m", "jaxlm", "status", "--json", f"--workdir={workdir}")
     try:
@@ -218,10 +218,6 @@ def _status(workdir: str) -> str | None:
     except subprocess.TimeoutExpired:
         return None
     return None if done.returncode in (exits.RESTART, exits.ENVIRONMENT) else done.stdout
-
-
-def _is_url(workdir: str) -> bool:
-    return re.match("[A-Za-z][A-Za-z0-9+.-]*:/", workdir) is not None
 
 
 def _at(position: int) -> str:
@@ -274,6 +270,7 @@ def main(argv: Sequence[str]) -> int:
     for name in (arg.partition("=")[0] for arg in rest):
         if name in ("--coordinator", "--bind", "--process"):
             parser.error(f"{name} differs from process to process, the launcher sets it; remove it")
+    _check_urls(parser, [args.workdir, *rest])
     train = (sys.executable, "-m", "jaxlm", "train", f"--workdir={args.workdir}", *rest)
     logs = args.logs or logs_of(args.workdir)
     job = Job(train, args.workdir, logs, args.processes, args.max_restarts)
@@ -286,6 +283,18 @@ def main(argv: Sequence[str]) -> int:
     except OSError as e:
         say(f"{e.filename or args.workdir}: {e.strerror}; choose a --workdir that can be written")
         return exits.ENVIRONMENT
+
+
+def _check_urls(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
+    """Refuses those that may carry a secret, before it is in a log or the name of a directory."""
+    for argument in arguments:
+        value = argument.partition("=")[2] if argument.startswith("--") else argument
+        url = value.strip("\"'")
+        if storage.is_url(url):
+            try:
+                storage.check(url)
+            except ValueError as e:
+                parser.error(str(e))
 
 
 def _whole(least: int) -> Callable[[str], int]:

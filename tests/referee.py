@@ -83,7 +83,7 @@ OUTSIDE: dict[str, tuple[str, ...]] = {
         "jaxlm.schema",
     ),
     "configs.*": ("jaxlm.config", "jaxlm.llama"),
-    "launch.*": (),
+    "launch.*": ("jaxlm.storage",),
     "bench.*": ("jaxlm.*", "data_tools.*", "launch.*"),
 }
 """Rooms outside the trainer, and what they may import."""

@@ -354,6 +354,35 @@ def test_wrong_usage_is_2(arguments, message):
     assert message in done.stderr
 
 
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "--workdir=s3://key:hush@bucket/run",
+        "--workdir=s3://bucket/run?X-Amz-Signature=hush",
+        "--config.data.manifest=s3://bucket/manifest.json?sig=hush",
+        "--config.data.manifest='s3://key:hush@bucket/manifest.json'",
+        "--init-from=gs://bucket/run#hush",
+    ],
+)
+def test_a_url_with_a_secret_is_refused_before_it_is_written(
+    tmp_path, monkeypatch, capfd, argument, dry
+):
+    monkeypatch.chdir(tmp_path)
+    workdir = [] if argument.startswith("--workdir") else ["--workdir=run"]
+    with pytest.raises(SystemExit) as end:
+        main([*workdir, argument, *dry])
+    out, err = capfd.readouterr()
+    assert end.value.code == 2 and "may be secret" in err
+    assert "hush" not in out + err and not list(tmp_path.iterdir())
+
+
+def test_a_plain_url_is_taken(capfd):
+    place = ["--workdir=s3://bucket/run", "--config.data.manifest=gs://bucket/data/manifest.json"]
+    assert main([*place, "--dry-run"]) == 0
+    assert " ".join(place) in capfd.readouterr().out
+
+
 def test_a_workdir_that_cannot_be_made_is_78(tmp_path, capfd):
     (tmp_path / "file").touch()
     assert main([f"--workdir={tmp_path}/file/run"]) == 78
