@@ -358,8 +358,9 @@ def newest(directory: epath.Path) -> epath.Path | None:
 
 
 def committed(kind: epath.Path) -> list[epath.Path]:
-    """The whole checkpoints in a directory of them, in no order."""
-    return [marker.parent for marker in kind.glob(f"*/{MARKER}")]
+    """The whole checkpoints in a directory of them, in no order; other names are not ours."""
+    found = (marker.parent for marker in kind.glob(f"*/{MARKER}"))
+    return [path for path in found if path.name.isdecimal()]
 
 
 def abandoned(workdir: Workdir, why: str) -> epath.Path:

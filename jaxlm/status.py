@@ -263,12 +263,14 @@ def _speed(trained: list[dict[str, Any]]) -> Speed | None:
 def _saved(directory: Workdir, kind: str) -> Saved | None:
     if isinstance(directory, Mirror):
         at = f"{directory}/checkpoints/{kind}"
-        markers = {int(name): f"{at}/{name}/{workdir.MARKER}" for name in storage.entries(at)[1]}
+        names = (name for name in storage.entries(at)[1] if name.isdecimal())
+        markers = {int(name): f"{at}/{name}/{workdir.MARKER}" for name in names}
         times = {step: storage.modified(marker) for step, marker in markers.items()}
         found = {step: time for step, time in times.items() if time is not None}
     else:
         paths = (directory / "checkpoints" / kind).glob(f"*/{workdir.MARKER}")
-        found = {int(path.parent.name): path.stat().st_mtime for path in paths}
+        steps = ((path, path.parent.name) for path in paths if path.parent.name.isdecimal())
+        found = {int(step): path.stat().st_mtime for path, step in steps}
     return Saved(max(found), found[max(found)], len(found)) if found else None
 
 
