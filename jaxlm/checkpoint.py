@@ -29,7 +29,7 @@ from orbax.checkpoint import checkpoint_managers as policies
 from orbax.checkpoint._src.multihost import multihost
 from orbax.checkpoint.options import AsyncOptions, AtomicityMode, AtomicityOptions
 
-from jaxlm import cluster, integrity, storage, stored_arrays, vote
+from jaxlm import cluster, integrity, storage, stored_arrays, terminal, vote
 from jaxlm.errors import EnvironmentProblem, UserError
 from jaxlm.integrity import CheckpointError
 from jaxlm.models.transformer import Params
@@ -249,7 +249,7 @@ class Checkpoints:
             self._delete(steps)
         except Exception as e:
             line = f"{self._directory}: old checkpoints could not be deleted ({_words(e)})"
-            print(f"{line}; they take room until a start can, or somebody", file=sys.stderr)
+            terminal.show(f"{line}; they take room until a start can, or somebody", sys.stderr)
 
     def _in_step(self, *, key: str, timeout_ms: int) -> None:
         """Orbax's barriers in the background."""
@@ -429,10 +429,10 @@ def abandon_unfinished(workdir: Workdir, saved: int | None) -> None:
                     continue
                 if kind == full(workdir) and int(path.name) == saved:
                     target = abandon(workdir, path, f"unmarked-{time.strftime('%Y%m%d-%H%M%S')}")
-                    print(f"{path}: has lost its marker; moved to {target}", flush=True)
+                    terminal.show(f"{path}: has lost its marker; moved to {target}")
                 else:
                     path.rmtree()
-                    print(f"{path}: a save that was not finished; deleted", flush=True)
+                    terminal.show(f"{path}: a save that was not finished; deleted")
     cluster.gather("unfinished saves are out of the way", True)
 
 

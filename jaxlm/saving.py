@@ -12,7 +12,7 @@ from typing import Any
 import jax
 from jax import numpy as jnp
 
-from jaxlm import cluster
+from jaxlm import cluster, terminal
 from jaxlm.checkpoint import Checkpoints
 from jaxlm.errors import EnvironmentProblem
 from jaxlm.models.transformer import Params
@@ -98,7 +98,7 @@ class Saver:
         problem = self._checkpoints.wait()
         if problem is not None and not self._told:
             line = f"process {jax.process_index()}: {problem}; it will be tried again"
-            print(line, file=sys.stderr, flush=True)
+            terminal.show(line, sys.stderr)
             self._told = True
 
 
