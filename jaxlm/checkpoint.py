@@ -407,7 +407,7 @@ def newest(directory: epath.Path) -> epath.Path | None:
 def committed(kind: epath.Path) -> list[epath.Path]:
     """The whole checkpoints in a directory of them, in no order."""
     found = (marker.parent for marker in kind.glob(f"*/{MARKER}"))
-    return [path for path in found if path.name.isdecimal()]  # and not a copy, as 100.bad
+    return [path for path in found if path.name.isdecimal()]
 
 
 def abandoned(workdir: Workdir, why: str) -> epath.Path:

@@ -43,7 +43,7 @@ class Kept(NamedTuple):
 
 
 def check_margin(cfg: Config) -> None:
-    """`ConfigError` if checkpoints, by the position, are not kept as long as `guard.margin`."""
+    """`ConfigError` if checkpoints that come by the position may not reach over `guard.margin`."""
     guard, saves = cfg.guard, cfg.checkpoint
     if guard.spike != "rollback" or saves.every is None or saves.keep_every or saves.at:
         return
