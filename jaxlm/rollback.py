@@ -43,7 +43,7 @@ class Kept(NamedTuple):
 
 
 def check_margin(cfg: Config) -> None:
-    """`ConfigError` if checkpoints, by the position, are not kept long enough for `guard.margin`."""
+    """`ConfigError` if checkpoints that come by the position may not reach over `guard.margin`."""
     guard, saves = cfg.guard, cfg.checkpoint
     if guard.spike != "rollback" or saves.every is None or saves.keep_every or saves.at:
         return
@@ -63,7 +63,7 @@ def go_back(run: Run, back: GoBack) -> Run:
     """
     run.checkpoints.wait()
     run.snapshots.wait()
-    checkpoint.abandon_unfinished(run.workdir)
+    checkpoint.abandon_unfinished(run.workdir, workdir.saved(run.workdir))
     found = _without(run, back)
     if jax.process_index() == 0:
         skips.save(run.workdir, found)

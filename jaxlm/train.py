@@ -144,8 +144,7 @@ def loop(
     """Trains from `beginning` to the end of the run, or until all agree to stop or to go back."""
     cfg = run.cfg
     train_state, step, position, memory = beginning
-    host = Host(run)
-    rows = mesh_lib.rows_sharding(run.mesh)
+    host, rows = Host(run), mesh_lib.rows_sharding(run.mesh)
     loader = Loader(run.corpus.train, rows, cfg.train.batch_size, position, cfg.end, run.skips)
     writer = make_writer(run, beginning)
     judge = Judge(run, memory, writer)
@@ -163,7 +162,8 @@ def loop(
             evaluation(train_state.params, step, position)
         for batch in HERE.each(Activity.DATA, loader):
             HERE.step = step + 1
-            controls = host.controls(batch, saves.wish, stop.is_set(), judge.limits(step + 1))
+            limits = judge.limits(step + 1, batch.positions_B)
+            controls = host.controls(batch, saves.wish, stop.is_set(), limits)
             with HERE.during(Activity.STEP if programs.compiled else Activity.COMPILE):
                 train_state, result = checks.step(train_state, batch, controls, position)
             programs.compiled = stop.steps_run = True

@@ -20,7 +20,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
+from jaxlm import storage
 from jaxlm.errors import UserError
+from jaxlm.mirror import Mirror
 from jaxlm.site import Workdir
 
 METRICS, EVENTS = "metrics.jsonl", "events.jsonl"
@@ -122,6 +124,13 @@ def open_lines(path: Path) -> TextIO:
 def history(workdir: Workdir) -> list[Start]:
     """All starts of a run, oldest first."""
     return [Start(**line) for line in lines(workdir / "history.jsonl")]
+
+
+def kept_events(workdir: Workdir) -> list[str]:
+    """Those that evidence is kept of."""
+    if isinstance(workdir, Mirror):
+        return storage.entries(f"{workdir}/events")[1]
+    return [path.parent.name for path in (workdir / "events").glob("*/event.json")]
 
 
 def status(workdir: Workdir) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,9 +11,12 @@ import numpy as np
 
 from bench import runs
 from bench.faults.place import PLAIN, Outcome, Place
-from bench.small_corpus import make_corpus
-from jaxlm import workdir as workdirs
+from bench.small_corpus import make_corpus, read_shard, write_shard
+from jaxlm import config
+from jaxlm.data import manifest as manifests
 from jaxlm.data import skips
+from jaxlm.data.corpus import open_corpus
+from jaxlm.data.source import TrainRows
 
 STEPS, SPIKE, MARGIN = 100, 71, 2
 """The spike is the batch of that step; batches have 4 rows."""
@@ -32,20 +36,19 @@ SPIKY = (
 
 def spiky(root: Path) -> Path:
     """A config whose corpus has one batch of random tokens, after a loss that has long fallen."""
-    manifest = make_corpus(
-        root / "data", {"good": [400], "noise": [8]}, noise=["noise"], tokenizer=True
+    path = runs.config_file(
+        root / "run.json", make_corpus(root / "data", {"good": [400]}, tokenizer=True)
     )
-    path = runs.config_file(root / "run.json", manifest)
-    config = json.loads(path.read_text())
-    good, noise = [["good", 1.0], ["noise", 0.0]], [["good", 0.0], ["noise", 1.0]]
-    config["data"]["mixture"] = [
-        {"weights": good, "until": f"{SPIKE - 1} steps"},
-        {"weights": noise, "until": f"{SPIKE} steps"},
-        {"weights": good, "until": None},
-    ]
-    config["data"]["block_rows"] = 4
-    config["data"]["mixture_tolerance"] = 1.0
-    workdirs.write_json(path, config)
+    train = open_corpus(config.load(path)).train
+    assert isinstance(train, TrainRows)
+    at = train.order.locate(np.arange(4 * (SPIKE - 1), 4 * SPIKE))
+    name, vocab_size = "shards/good-train-00000.array_record", runs.BASE.model.vocab_size
+    chunks = read_shard(root / "data" / name).copy()
+    shape = chunks[at.row].shape
+    chunks[at.row] = np.random.default_rng(0).integers(4, vocab_size, shape, chunks.dtype)
+    shard = write_shard(root / "data", name, "good", "train", chunks)
+    manifest = manifests.load(root / "data" / "manifest.json")
+    manifests.save(replace(manifest, shards=(shard,)), root / "data" / "manifest.json")
     return path
 
 
