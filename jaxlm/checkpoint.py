@@ -15,6 +15,7 @@ A save that fails is an outcome, not an exception: the run goes on, and `saving.
 import contextlib
 import functools
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -75,15 +76,13 @@ class Checkpoints:
         self.cost: Cost | None = None
         """Of the last save that ended well."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="jaxlm-save")
-        kept: list[policies.PreservationPolicy] = [policies.LatestN(keep.newest), _ForEver(self)]
-        if keep.every is not None:
-            kept.append(policies.EveryNSteps(keep.every))
+        self._kept = _Kept(keep)
         if read_only and not self._directory.is_dir():
             raise CheckpointError(f"{self._directory}: no checkpoints there; has a run started?")
         self._manager = ocp.CheckpointManager(
             self._directory,
             options=ocp.CheckpointManagerOptions(
-                preservation_policy=policies.AnyPreservationPolicy(kept),
+                preservation_policy=self._kept,
                 save_decision_policy=policies.FixedIntervalPolicy(1),
                 atomicity_options=AtomicityOptions(mode=AtomicityMode.COMMIT_FILE),
                 create=not read_only and jax.process_count() == 1,
@@ -95,6 +94,8 @@ class Checkpoints:
                 multiprocessing_options=_barriers(self._directory.name),
             ),
         )
+        self._read_only = read_only
+        self._find_for_ever()
 
     def latest(self) -> int | None:
         """Step of the newest committed checkpoint."""
@@ -122,6 +123,8 @@ class Checkpoints:
         self.wait()
         start_s = time.monotonic()
         self._saving = save = _Save(step, for_ever)
+        if for_ever:
+            self._kept.for_ever.add(step)
         if not self._ready(save):
             return
         args = ocp.args.Composite(
@@ -170,7 +173,7 @@ class Checkpoints:
 
     def _remove_unfinished(self, step: int) -> None:
         path = self.path(step)
-        if path.exists() and not (path / MARKER).exists():
+        if path.exists() and not is_there(path / MARKER):
             path.rmtree()
 
     def close(self) -> None:
@@ -210,10 +213,12 @@ class Checkpoints:
         return not failed
 
     def _end(self, save: "_Save", start_s: float, started_s: float) -> None:
-        try:
-            self._manager.wait_until_finished()
-        except Exception as e:
-            save.errors.append(e)
+        # Where the start of the save failed half-way, the second has a thread and the first none.
+        for wait in (self._manager.wait_until_finished, self._manager._wait_for_checkpointers):
+            try:
+                wait()
+            except Exception as e:
+                save.errors.append(e)
         if not save.errors:
             self.cost = Cost(started_s - start_s, time.monotonic() - started_s)
             return
@@ -236,7 +241,7 @@ class Checkpoints:
 
         Orbax only logs what a callback raises, so it is kept for `wait`.
         """
-        save = self._saving
+        save = self._saving  # no other begins before the thread that calls this has ended: `_end`
         assert save is not None
         if jax.process_index() != 0:
             return
@@ -289,6 +294,12 @@ class Checkpoints:
     def reload(self) -> None:
         """Looks again at what is there, after checkpoints were moved."""
         self._manager.reload()
+        self._find_for_ever()
+
+    def _find_for_ever(self) -> None:
+        if not self._read_only:
+            found = {s for s in self._manager.all_steps() if is_there(self.path(s) / FOR_EVER)}
+            self._kept.for_ever = found
 
 
 class _Save:
@@ -312,21 +323,39 @@ class _Save:
         return self.is_over and not self.errors
 
 
-class _ForEver:
-    """Orbax's policy for checkpoints that are marked."""
+class _Kept:
+    """Orbax's policy: which checkpoints stay. It is asked when a save is on its way already.
 
-    def __init__(self, checkpoints: Checkpoints):
-        self._checkpoints = checkpoints
+    So it knows by itself: a file that cannot be looked for then would leave the others waiting.
+    """
+
+    def __init__(self, keep: Keep):
+        self._keep = keep
+        self.for_ever: set[int] = set()
+        """Steps that are marked, or will be."""
 
     def should_preserve(
         self, checkpoints: Sequence[policies.PolicyCheckpointInfo], *, context: Any
     ) -> list[bool]:
-        return [(self._checkpoints.path(c.step) / FOR_EVER).exists() for c in checkpoints]
+        steps, every = [c.step for c in checkpoints], self._keep.every
+        stay = {*steps[-self._keep.newest :], *self.for_ever}
+        return [step in stay or (every is not None and step % every == 0) for step in steps]
 
 
 def _words(error: Exception) -> str:
     line = str(error).strip().partition("\n")[0]
     return line if isinstance(error, UserError | CalledOff) else f"{type(error).__name__}: {line}"
+
+
+def is_there(path: epath.Path) -> bool:
+    """Whether a file is there. Raises what keeps one from knowing, which `exists` takes for no."""
+    if storage.is_url(str(path)):
+        return path.exists()
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 # ---- directories ---------------------------------------------------------------------------------
@@ -376,7 +405,7 @@ def abandon_unfinished(workdir: Workdir) -> None:
         for kind in (full(workdir), snapshots(workdir)):
             kind.mkdir(parents=True, exist_ok=True)  # in a store there are none, and none is needed
             for path in sorted(kind.iterdir()) if kind.is_dir() else ():
-                if path.is_dir() and not (path / MARKER).exists():
+                if path.is_dir() and not is_there(path / MARKER):
                     if storage.is_url(str(path)):
                         storage.delete_directory(str(path))
                         done = "deleted"

@@ -7,8 +7,10 @@ import math
 import os
 import shutil
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
@@ -120,6 +122,75 @@ def test_the_newest_are_kept_and_some_for_ever(train_state, tmp_path):
         checkpoints.save(small, step, NOTES)
     checkpoints.close()
     assert sorted(int(p.name) for p in (tmp_path / "checkpoints/full").iterdir()) == [3, 6, 7]
+
+
+@pytest.fixture
+def unseen(monkeypatch) -> list[str]:
+    """Names of files that a disk fails to look for; `exists` then says that they are not there."""
+    names: list[str] = []
+    stat = os.stat
+
+    def failing(path: Any, *args: Any, **kwargs: Any) -> os.stat_result:
+        if Path(os.fsdecode(path) if not isinstance(path, int) else "").name in names:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return stat(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "stat", failing)
+    exists = os.path.exists
+    monkeypatch.setattr(
+        os.path, "exists", lambda path: Path(path).name not in names and exists(path)
+    )
+    return names
+
+
+def test_what_is_kept_for_ever_is_not_looked_for_in_a_save(train_state, tmp_path, unseen):
+    small = train_state._replace(params={}, opt_state=())
+    for steps in ((1, 2, 3), (4, 5)):
+        with contextlib.closing(Checkpoints(checkpoint.full(tmp_path), Keep(1))) as full:
+            for step in steps:
+                full.save(small, step, NOTES, for_ever=step == 1)
+                assert full.wait() is None
+                unseen.append(checkpoint.FOR_EVER)
+            unseen.clear()
+            assert full.steps() == [1, steps[-1]]
+
+
+def test_a_marker_that_cannot_be_looked_for_is_not_gone(copy, train_state, unseen):
+    before = sorted(p for p in copy.rglob("*"))
+    with contextlib.closing(Checkpoints(checkpoint.full(copy), Keep(1))) as full:
+        unseen.append(MARKER)
+        with pytest.raises(OSError, match="Input/output error"):
+            checkpoint.abandon_unfinished(copy)
+        full.save(train_state, 7, NOTES)
+        assert "Input/output error" in str(full.wait())
+        unseen.clear()
+    assert [p for p in before if not p.exists()] == []
+
+
+def test_a_save_whose_start_fails_half_way_is_waited_for(train_state, tmp_path, monkeypatch):
+    """Orbax then still writes, and a new try would delete its files under its hands."""
+    summing, go_on = threading.Event(), threading.Event()
+    write = integrity.write
+
+    def slowly(directory: Path, known: integrity.Sums) -> None:
+        summing.set()
+        assert go_on.wait(60)
+        write(directory, known)
+
+    def fails(*_: object, **__: object) -> NoReturn:
+        assert summing.wait(60)
+        raise OSError("no answer")
+
+    monkeypatch.setattr(integrity, "write", slowly)
+    full = Checkpoints(checkpoint.full(tmp_path), Keep(3))
+    with contextlib.closing(full), monkeypatch.context() as broken:
+        broken.setattr(full._manager, "_get_old_steps_to_remove", fails)
+        full.save(train_state, 7, NOTES)
+        time.sleep(0.5)
+        assert full.busy
+        go_on.set()
+        full.wait()
+        assert (step_directory(tmp_path) / MARKER).exists()
 
 
 def test_a_save_that_orbax_declines_is_an_error(copy, train_state):
