@@ -1,14 +1,5 @@
 """Checkpoints, full ones and snapshots: written by Orbax in the background, with our own checksums.
 
-The order of a resume, the same on every process:
-
-1. Directories without a commit marker are unfinished saves: moved to `abandoned/`, and said so.
-2. The newest committed checkpoint is the one. None: the run is new.
-3. Every file is read and compared with its checksum, each process its share; all agree.
-4. Its notes (config, data fingerprint) are compared with this run's; a forbidden change stops it.
-5. All restore that one step. What cannot be restored stops the run: it never starts anew beside a
-   checkpoint, and goes back to an older one only where `--fallback` asks for it.
-
 A save that fails is an outcome, not an exception: the run goes on, and `saving.Saver` tries again.
 """
 
@@ -16,6 +7,7 @@ import contextlib
 import functools
 import logging
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -73,6 +65,10 @@ class Checkpoints:
             stored_arrays.prepare()
         self._before = before_commit
         self._saving: _Save | None = None
+        self._remains: set[int] = set()
+        """Steps of saves that failed, until what they have left is gone."""
+        self._stale = False
+        """Whether Orbax has to look again at what is there."""
         self.cost: Cost | None = None
         """Of the last save that ended well."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="jaxlm-save")
@@ -103,10 +99,10 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """Of all committed checkpoints, in order."""
-        found, save = self._manager.all_steps(), self._saving
-        # Orbax counts a save from its start on, and one that failed until it is discarded.
-        if save is not None and not save.is_whole and not save.discarded:
-            found = [step for step in found if step != save.step]
+        found, save = {*self._manager.all_steps()} - self._remains, self._saving
+        # Orbax counts a save from its start on, and not one that is whole but failed after that.
+        if save is not None:
+            found = found | {save.step} if save.is_whole else found - {save.step}
         return sorted(found)
 
     def path(self, step: int) -> epath.Path:
@@ -123,10 +119,10 @@ class Checkpoints:
         self.wait()
         start_s = time.monotonic()
         self._saving = save = _Save(step, for_ever)
-        if for_ever:
-            self._kept.for_ever.add(step)
         if not self._ready(save):
             return
+        if for_ever:
+            self._kept.for_ever.add(step)
         args = ocp.args.Composite(
             **{STATE: ocp.args.PyTreeSave(tree), NOTES: ocp.args.JsonSave(notes)}
         )
@@ -158,18 +154,28 @@ class Checkpoints:
             "room, and that it can be written"
         )
 
-    def discard_failed(self) -> None:
-        """Deletes what a failed save has left, for its room; on all processes, when all have ended.
+    def discard_failed(self) -> bool:
+        """After a save that failed on some process; on all, when all have ended.
 
-        Orbax counts it, and would not delete what it thought to be replaced.
+        False if it is whole: what failed came after its marker. Else what it has left is deleted,
+        for its room; where that cannot be done now, the next save begins with it.
         """
         assert self._saving is not None and not self.busy
-        self._forget_error()
+        step, self._stale = self._saving.step, True
+        if cluster.of_first(f"whether step {step} is whole", lambda: self._is_marked(step)):
+            self._saving.errors.clear()
+            return False
+        self._remains.add(step)
         if jax.process_index() == 0:
-            with contextlib.suppress(Exception):  # the next save tries it again
-                self._remove_unfinished(self._saving.step)
-        self.reload()
-        self._saving.discarded = True
+            with contextlib.suppress(Exception):
+                self._remove_unfinished(step)
+        return True
+
+    def _is_marked(self, step: int) -> bool:
+        """Whether its marker is there, and can be seen."""
+        with contextlib.suppress(Exception):
+            return is_there(self.path(step) / MARKER)
+        return False
 
     def _remove_unfinished(self, step: int) -> None:
         path = self.path(step)
@@ -195,7 +201,10 @@ class Checkpoints:
         """
         try:
             if jax.process_index() == 0:
-                self._remove_unfinished(save.step)
+                for step in {save.step, *self._remains}:
+                    self._remove_unfinished(step)
+            if self._stale:  # Orbax would not delete what it thought to be replaced
+                self.reload()
             probe = self._directory / f".probe-{jax.process_index()}"
             probe.write_bytes(b"probe")
             probe.unlink()
@@ -219,6 +228,9 @@ class Checkpoints:
                 wait()
             except Exception as e:
                 save.errors.append(e)
+        if save.errors and jax.process_index() == 0 and self._is_marked(save.step):
+            self._say_old_stays(save.errors[0])
+            save.errors.clear()
         if not save.errors:
             self.cost = Cost(started_s - start_s, time.monotonic() - started_s)
             return
@@ -226,6 +238,18 @@ class Checkpoints:
             save.vote.fail(cluster.save_s())
         except Exception as e:
             save.errors.append(e)
+
+    def _say_old_stays(self, error: Exception) -> None:
+        """Of a save that is whole: what failed was to delete an old one, which is let be now."""
+        self._stale = True
+        with contextlib.suppress(Exception):
+            step = next(step for step in self._kept.going if self.path(step).exists())
+            self._kept.stuck.add(step)
+            line = (
+                f"{self.path(step)}: an old checkpoint, could not be deleted ({_words(error)}). "
+                "The newer ones are whole; delete it by hand, or let this user do so"
+            )
+            print(line, file=sys.stderr, flush=True)
 
     def _in_step(self, *, key: str, timeout_ms: int) -> None:
         """Orbax's barriers in the background."""
@@ -293,8 +317,11 @@ class Checkpoints:
 
     def reload(self) -> None:
         """Looks again at what is there, after checkpoints were moved."""
+        self._forget_error()
         self._manager.reload()
         self._find_for_ever()
+        self._remains.clear()
+        self._stale = False
 
     def _find_for_ever(self) -> None:
         if not self._read_only:
@@ -310,8 +337,6 @@ class _Save:
         self.vote = Vote()
         self.errors: list[Exception] = []
         self.ended: Future[None] | None = None
-        self.discarded = False
-        """Whether what a failed one has left is gone, and Orbax has looked again."""
 
     @property
     def is_over(self) -> bool:
@@ -333,13 +358,19 @@ class _Kept:
         self._keep = keep
         self.for_ever: set[int] = set()
         """Steps that are marked, or will be."""
+        self.stuck: set[int] = set()
+        """Those that cannot be deleted: at the first one Orbax would stop, each time."""
+        self.going: list[int] = []
+        """Those that do not stay, oldest first, of the last that were asked about."""
 
     def should_preserve(
         self, checkpoints: Sequence[policies.PolicyCheckpointInfo], *, context: Any
     ) -> list[bool]:
         steps, every = [c.step for c in checkpoints], self._keep.every
-        stay = {*steps[-self._keep.newest :], *self.for_ever}
-        return [step in stay or (every is not None and step % every == 0) for step in steps]
+        stay = {*steps[-self._keep.newest :], *self.for_ever, *self.stuck}
+        kept = [step in stay or (every is not None and step % every == 0) for step in steps]
+        self.going = [step for step, stays in zip(steps, kept, strict=True) if not stays]
+        return kept
 
 
 def _words(error: Exception) -> str:
