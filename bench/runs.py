@@ -191,7 +191,14 @@ def go_back(workdir: Path, step: int) -> None:
     for later in committed(workdir):
         if later > step:
             shutil.rmtree(checkpoint(workdir, later))
-    workdirs.write_saved(workdir, step)
+    write_json(workdir / "status.json", {**workdirs.status(workdir), "saved": step})
+
+
+def save_times(workdir: Path, step: int) -> tuple[float, float]:
+    """When the first file of a checkpoint was written, and when its marker; the kernel's clock."""
+    path = checkpoint(workdir, step)
+    times = [p.stat().st_mtime for p in path.rglob("*") if p.is_file()]
+    return min(times), (path / MARKER).stat().st_mtime
 
 
 def unfinished(workdir: Path) -> list[Path]:

@@ -30,15 +30,13 @@ def make_corpus(
     chunk_tokens: int = 32,
     vocab_size: int = 320,
     tokenizer: bool = False,
-    noise: Sequence[str] = (),
 ) -> Path:
     """Writes a corpus under `root`; returns the path of its manifest.
 
     `sources` and `heldout`: source -> chunks of each shard; its type is its name, or that in
     `types`. Without `mixture` each source is drawn by its size. The ids are documents that can be
     learned (`jaxlm.data.synthetic`), each shard ends in padding; no document tables lie beside
-    them. With `tokenizer` a real SentencePiece model of `vocab_size` does, else none. Sources in
-    `noise` are of ids drawn at random, that nothing can be learned from.
+    them. With `tokenizer` a real SentencePiece model of `vocab_size` does, else none.
     """
     types = types or {}
     (root / "shards").mkdir(parents=True)
@@ -52,8 +50,6 @@ def make_corpus(
             for i, n in enumerate(chunks):
                 name = f"shards/{source}-{split}-{i:05d}.array_record"
                 ids = _stream(len(shards), n * chunk_tokens, vocab_size)
-                if source in noise:
-                    ids = np.random.default_rng(i).integers(4, vocab_size, len(ids), ids.dtype)
                 records = to_chunks(ids, chunk_tokens)
                 shard = write_shard(root, name, source, split, records)
                 shards.append(replace(shard, type=types.get(source, source)))

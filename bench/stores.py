@@ -32,7 +32,7 @@ DROPPED = {"connection", "transfer-encoding", "keep-alive", "content-length"}
 
 @dataclass
 class Fault:
-    """What is done to the next `times` requests with `part` in their path."""
+    """What is done to `times` requests with `part` in their path, when `after` have gone by."""
 
     kind: str
     """A status, as "503"; "reset", "stall", "truncated" (less than announced), "short" (half, and
@@ -40,6 +40,7 @@ class Fault:
     part: str = ""
     times: int = 1
     method: str = "GET"
+    after: int = 0
 
 
 @dataclass
@@ -51,6 +52,8 @@ class Proxy:
     faults: list[Fault] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
     """METHOD PATH of each."""
+    taking: threading.Lock = field(default_factory=threading.Lock)
+    """Held while a fault is counted: requests come in threads."""
     released: threading.Event = field(default_factory=threading.Event)
     """Ends what stalls."""
     writing: threading.Lock = field(default_factory=threading.Lock)
@@ -67,10 +70,14 @@ class Proxy:
 
     def take(self, method: str, path: str) -> str:
         """The fault for a request, "" if there is none."""
-        for fault in self.faults:
-            if fault.times > 0 and fault.part in path and fault.method == method:
-                fault.times -= 1
-                return fault.kind
+        with self.taking:
+            for fault in self.faults:
+                if fault.times == 0 or fault.part not in path or fault.method != method:
+                    continue
+                if fault.after == 0:
+                    fault.times -= 1
+                    return fault.kind
+                fault.after -= 1
         return ""
 
     def count(self, part: str) -> int:

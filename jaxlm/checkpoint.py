@@ -1,12 +1,20 @@
 """Checkpoints, full ones and snapshots: written by Orbax in the background, with our own checksums.
 
+The order of a resume, the same on every process:
+
+1. Directories without a commit marker are unfinished saves: deleted, and said so.
+2. The newest committed checkpoint is the one. None: the run is new.
+3. Every file is read and compared with its checksum, each process its share; all agree.
+4. Its notes (config, data fingerprint) are compared with this run's; a forbidden change stops it.
+5. All restore that one step. What cannot be restored stops the run: it never starts anew beside a
+   checkpoint, and goes back to an older one only where `--fallback` asks for it.
+
 A save that fails is an outcome, not an exception: the run goes on, and `saving.Saver` tries again.
 """
 
 import contextlib
 import functools
 import logging
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +29,7 @@ from orbax.checkpoint import checkpoint_managers as policies
 from orbax.checkpoint._src.multihost import multihost
 from orbax.checkpoint.options import AsyncOptions, AtomicityMode, AtomicityOptions
 
-from jaxlm import cluster, integrity, storage, stored_arrays, vote
+from jaxlm import cluster, integrity, storage, stored_arrays, terminal, vote
 from jaxlm.errors import EnvironmentProblem, UserError
 from jaxlm.integrity import CheckpointError
 from jaxlm.models.transformer import Params
@@ -62,23 +70,23 @@ class Checkpoints:
         _say_failures_once()
         self._directory = epath.Path(directory)
         if storage.is_url(str(directory)):
-            stored_arrays.prepare()
+            stored_arrays.prepare(str(directory))
         self._before = before_commit
         self._saving: _Save | None = None
-        self._remains: set[int] = set()
-        """Steps of saves that failed, until what they have left is gone."""
-        self._stale = False
-        """Whether Orbax has to look again at what is there."""
+        self._failed: set[int] = set()
+        """Steps of failed saves of which Orbax does not know that they are gone."""
         self.cost: Cost | None = None
         """Of the last save that ended well."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="jaxlm-save")
-        self._kept = _Kept(keep)
+        kept: list[policies.PreservationPolicy] = [policies.LatestN(keep.newest), _ForEver(self)]
+        if keep.every is not None:
+            kept.append(policies.EveryNSteps(keep.every))
         if read_only and not self._directory.is_dir():
             raise CheckpointError(f"{self._directory}: no checkpoints there; has a run started?")
         self._manager = ocp.CheckpointManager(
             self._directory,
             options=ocp.CheckpointManagerOptions(
-                preservation_policy=self._kept,
+                preservation_policy=policies.AnyPreservationPolicy(kept),
                 save_decision_policy=policies.FixedIntervalPolicy(1),
                 atomicity_options=AtomicityOptions(mode=AtomicityMode.COMMIT_FILE),
                 create=not read_only and jax.process_count() == 1,
@@ -90,8 +98,10 @@ class Checkpoints:
                 multiprocessing_options=_barriers(self._directory.name),
             ),
         )
-        self._read_only = read_only
-        self._find_for_ever()
+        self._for_ever = self._marked()
+        deleter = self._manager._checkpoint_deleter
+        self._delete = deleter.delete_steps
+        setattr(deleter, "delete_steps", self._try_to_delete)  # noqa: B010
 
     def latest(self) -> int | None:
         """Step of the newest committed checkpoint."""
@@ -99,11 +109,11 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """Of all committed checkpoints, in order."""
-        found, save = {*self._manager.all_steps()} - self._remains, self._saving
-        # Orbax counts a save from its start on, and not one that is whole but failed after that.
-        if save is not None:
-            found = found | {save.step} if save.is_whole else found - {save.step}
-        return sorted(found)
+        # Orbax counts a save from its start on, and one that failed until it has looked again.
+        pending = {*self._failed}
+        if self._saving is not None and not self._saving.is_over:
+            pending.add(self._saving.step)
+        return sorted({*self._manager.all_steps()} - pending)
 
     def path(self, step: int) -> epath.Path:
         """Where the checkpoint of a step lies."""
@@ -120,9 +130,11 @@ class Checkpoints:
         start_s = time.monotonic()
         self._saving = save = _Save(step, for_ever)
         if not self._ready(save):
+            self._failed.add(step)
             return
         if for_ever:
-            self._kept.for_ever.add(step)
+            self._for_ever.add(step)
+        self._forget_error()
         args = ocp.args.Composite(
             **{STATE: ocp.args.PyTreeSave(tree), NOTES: ocp.args.JsonSave(notes)}
         )
@@ -154,32 +166,27 @@ class Checkpoints:
             "room, and that it can be written"
         )
 
-    def discard_failed(self) -> bool:
-        """After a save that failed on some process; on all, when all have ended.
+    def discard_failed(self) -> None:
+        """Deletes what failed saves have left, for its room; on all processes, when all have ended.
 
-        False if it is whole: what failed came after its marker. Else what it has left is deleted,
-        for its room; where that cannot be done now, the next save begins with it.
+        What cannot be done now, as where a store is away, the next save does before it begins.
         """
-        assert self._saving is not None and not self.busy
-        step, self._stale = self._saving.step, True
-        if cluster.of_first(f"whether step {step} is whole", lambda: self._is_marked(step)):
-            self._saving.errors.clear()
-            return False
-        self._remains.add(step)
-        if jax.process_index() == 0:
-            with contextlib.suppress(Exception):
-                self._remove_unfinished(step)
-        return True
-
-    def _is_marked(self, step: int) -> bool:
-        """Whether its marker is there, and can be seen."""
+        assert not self.busy
         with contextlib.suppress(Exception):
-            return is_there(self.path(step) / MARKER)
-        return False
+            self._discard_failed()
+
+    def _discard_failed(self) -> None:
+        """Orbax counts them, and would not delete what it thought to be replaced."""
+        self._forget_error()
+        if jax.process_index() == 0:
+            for step in self._failed:
+                self._remove_unfinished(step)
+        self.reload()
+        self._failed.clear()
 
     def _remove_unfinished(self, step: int) -> None:
         path = self.path(step)
-        if path.exists() and not is_there(path / MARKER):
+        if not _is_there(path / MARKER) and _is_there(path):
             path.rmtree()
 
     def close(self) -> None:
@@ -200,11 +207,10 @@ class Checkpoints:
         Orbax has them wait for each other while it begins one, until a barrier gives up.
         """
         try:
+            if self._failed:
+                self._discard_failed()
             if jax.process_index() == 0:
-                for step in {save.step, *self._remains}:
-                    self._remove_unfinished(step)
-            if self._stale:  # Orbax would not delete what it thought to be replaced
-                self.reload()
+                self._remove_unfinished(save.step)
             probe = self._directory / f".probe-{jax.process_index()}"
             probe.write_bytes(b"probe")
             probe.unlink()
@@ -222,34 +228,28 @@ class Checkpoints:
         return not failed
 
     def _end(self, save: "_Save", start_s: float, started_s: float) -> None:
-        # Where the start of the save failed half-way, the second has a thread and the first none.
-        for wait in (self._manager.wait_until_finished, self._manager._wait_for_checkpointers):
-            try:
-                wait()
-            except Exception as e:
-                save.errors.append(e)
-        if save.errors and jax.process_index() == 0 and self._is_marked(save.step):
-            self._say_old_stays(save.errors[0])
-            save.errors.clear()
+        try:
+            if save.errors:  # it did not come to where its own threads are waited for
+                self._manager._wait_for_checkpointers()
+            self._manager.wait_until_finished()
+        except Exception as e:
+            save.errors.append(e)
         if not save.errors:
             self.cost = Cost(started_s - start_s, time.monotonic() - started_s)
             return
+        self._failed.add(save.step)
         try:
             save.vote.fail(cluster.save_s())
         except Exception as e:
             save.errors.append(e)
 
-    def _say_old_stays(self, error: Exception) -> None:
-        """Of a save that is whole: what failed was to delete an old one, which is let be now."""
-        self._stale = True
-        with contextlib.suppress(Exception):
-            step = next(step for step in self._kept.going if self.path(step).exists())
-            self._kept.stuck.add(step)
-            line = (
-                f"{self.path(step)}: an old checkpoint, could not be deleted ({_words(error)}). "
-                "The newer ones are whole; delete it by hand, or let this user do so"
-            )
-            print(line, file=sys.stderr, flush=True)
+    def _try_to_delete(self, steps: list[int]) -> None:
+        """Old checkpoints, behind a commit: where that fails, the new one is whole all the same."""
+        try:
+            self._delete(steps)
+        except Exception as e:
+            line = f"{self._directory}: old checkpoints could not be deleted ({_words(e)})"
+            terminal.show(f"{line}; they take room until a start can, or somebody", sys.stderr)
 
     def _in_step(self, *, key: str, timeout_ms: int) -> None:
         """Orbax's barriers in the background."""
@@ -265,7 +265,7 @@ class Checkpoints:
 
         Orbax only logs what a callback raises, so it is kept for `wait`.
         """
-        save = self._saving  # no other begins before the thread that calls this has ended: `_end`
+        save = self._saving
         assert save is not None
         if jax.process_index() != 0:
             return
@@ -317,16 +317,12 @@ class Checkpoints:
 
     def reload(self) -> None:
         """Looks again at what is there, after checkpoints were moved."""
-        self._forget_error()
         self._manager.reload()
-        self._find_for_ever()
-        self._remains.clear()
-        self._stale = False
+        self._for_ever = self._marked()
 
-    def _find_for_ever(self) -> None:
-        if not self._read_only:
-            found = {s for s in self._manager.all_steps() if is_there(self.path(s) / FOR_EVER)}
-            self._kept.for_ever = found
+    def _marked(self) -> set[int]:
+        """Steps of checkpoints that are never deleted."""
+        return {s for s in self._manager.all_steps() if _is_there(self.path(s) / FOR_EVER)}
 
 
 class _Save:
@@ -342,51 +338,42 @@ class _Save:
     def is_over(self) -> bool:
         return self.ended is not None and self.ended.done()
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether its commit marker is there."""
-        return self.is_over and not self.errors
 
+class _ForEver:
+    """Orbax's policy for checkpoints that are marked.
 
-class _Kept:
-    """Orbax's policy: which checkpoints stay. It is asked when a save is on its way already.
-
-    So it knows by itself: a file that cannot be looked for then would leave the others waiting.
+    It is asked in the middle of a save, and asks nobody: what it could not tell there would leave
+    this process behind, and the others waiting for it.
     """
 
-    def __init__(self, keep: Keep):
-        self._keep = keep
-        self.for_ever: set[int] = set()
-        """Steps that are marked, or will be."""
-        self.stuck: set[int] = set()
-        """Those that cannot be deleted: at the first one Orbax would stop, each time."""
-        self.going: list[int] = []
-        """Those that do not stay, oldest first, of the last that were asked about."""
+    def __init__(self, checkpoints: Checkpoints):
+        self._checkpoints = checkpoints
 
     def should_preserve(
         self, checkpoints: Sequence[policies.PolicyCheckpointInfo], *, context: Any
     ) -> list[bool]:
-        steps, every = [c.step for c in checkpoints], self._keep.every
-        stay = {*steps[-self._keep.newest :], *self.for_ever, *self.stuck}
-        kept = [step in stay or (every is not None and step % every == 0) for step in steps]
-        self.going = [step for step, stays in zip(steps, kept, strict=True) if not stays]
-        return kept
+        return [c.step in self._checkpoints._for_ever for c in checkpoints]
+
+
+def _is_there(path: epath.Path) -> bool:
+    """Whether it is; `EnvironmentProblem` if that cannot be told, which `exists` takes for a no.
+
+    Things are deleted for it.
+    """
+    if storage.is_url(str(path)):
+        return path.exists()
+    try:
+        Path(path).stat()  # its own `stat` fails for an owner without a name
+    except FileNotFoundError:
+        return False
+    except OSError as e:
+        raise EnvironmentProblem(f"{path}: cannot be looked for ({e.strerror})") from e
+    return True
 
 
 def _words(error: Exception) -> str:
     line = str(error).strip().partition("\n")[0]
     return line if isinstance(error, UserError | CalledOff) else f"{type(error).__name__}: {line}"
-
-
-def is_there(path: epath.Path) -> bool:
-    """Whether a file is there. Raises what keeps one from knowing, which `exists` takes for no."""
-    if storage.is_url(str(path)):
-        return path.exists()
-    try:
-        os.stat(path)
-    except FileNotFoundError:
-        return False
-    return True
 
 
 # ---- directories ---------------------------------------------------------------------------------
@@ -396,7 +383,7 @@ def home(workdir: Workdir) -> epath.Path:
     """Where a work directory itself lies, on a disk or in a store."""
     if isinstance(workdir, Path):
         return epath.Path(workdir.absolute())
-    stored_arrays.prepare()
+    stored_arrays.prepare(workdir.url)
     return epath.Path(workdir.url)
 
 
@@ -419,7 +406,8 @@ def newest(directory: epath.Path) -> epath.Path | None:
 
 def committed(kind: epath.Path) -> list[epath.Path]:
     """The whole checkpoints in a directory of them, in no order."""
-    return [marker.parent for marker in kind.glob(f"*/{MARKER}")]
+    found = (marker.parent for marker in kind.glob(f"*/{MARKER}"))
+    return [path for path in found if path.name.isdecimal()]
 
 
 def abandoned(workdir: Workdir, why: str) -> epath.Path:
@@ -427,22 +415,24 @@ def abandoned(workdir: Workdir, why: str) -> epath.Path:
     return home(workdir) / "abandoned" / why
 
 
-def abandon_unfinished(workdir: Workdir) -> None:
-    """Moves saves without a commit marker to `abandoned/`; all processes call it and wait.
+def abandon_unfinished(workdir: Workdir, saved: int | None) -> None:
+    """Deletes saves without a commit marker; all processes call it and wait.
 
-    In a store, where a move is a copy, they are deleted.
+    But not that of step `saved`, the last one to be whole: it has lost its marker, and is moved to
+    `abandoned/`.
     """
     if jax.process_index() == 0:
         for kind in (full(workdir), snapshots(workdir)):
             kind.mkdir(parents=True, exist_ok=True)  # in a store there are none, and none is needed
             for path in sorted(kind.iterdir()) if kind.is_dir() else ():
-                if path.is_dir() and not is_there(path / MARKER):
-                    if storage.is_url(str(path)):
-                        storage.delete_directory(str(path))
-                        done = "deleted"
-                    else:
-                        done = f"moved to {abandon(workdir, path, time.strftime('%Y%m%d-%H%M%S'))}"
-                    print(f"{path}: a save that was not finished; {done}", flush=True)
+                if not (path.name.isdecimal() and path.is_dir()) or _is_there(path / MARKER):
+                    continue
+                if kind == full(workdir) and int(path.name) == saved:
+                    target = abandon(workdir, path, f"unmarked-{time.strftime('%Y%m%d-%H%M%S')}")
+                    terminal.show(f"{path}: has lost its marker; moved to {target}")
+                else:
+                    path.rmtree()
+                    terminal.show(f"{path}: a save that was not finished; deleted")
     cluster.gather("unfinished saves are out of the way", True)
 
 

@@ -1,6 +1,6 @@
 """What is kept of a step that stands out, in `events/EVENT/` of the work directory.
 
-event.json       the step, its figures and the limits, the positions of its batch
+event.json       the step, its figures and limits, the positions of its batch, the rows skipped then
 config.json      the configuration of the run
 batch.npy        ids [B, T + 1], as the step got them
 documents.jsonl  every document in the batch: where it is from, and its text
@@ -23,6 +23,7 @@ from jaxlm import state, workdir
 from jaxlm.activity import HERE, Activity
 from jaxlm.clock import phase
 from jaxlm.data.loader import load
+from jaxlm.data.skips import Skips
 from jaxlm.data.source import TrainRows
 from jaxlm.errors import UserError
 from jaxlm.metrics import Writer
@@ -62,16 +63,8 @@ class Evidence:
         with HERE.during(Activity.EVALUATE, f"evidence of {event['event']}"):
             found = None
             if run.cfg.guard.evidence_norms:
-                positions_B = np.array(event["positions"], np.int64)
-                size, first = run.cfg.train.batch_size, event["positions"][0]
-                batches = {
-                    "batch": positions_B,
-                    "batch_before": run.skips.batch_before(first, size),
-                }
-                found = {
-                    "parameters_after_step": step,
-                    **{name: self.norms(params, at) for name, at in batches.items() if at.size},
-                }
+                norms = {name: self.norms(params, at) for name, at in batches(event).items()}
+                found = {"parameters_after_step": step, **norms}
             if jax.process_index() == 0:
                 with writer.going_on():
                     place = f"{run.workdir}/events/{event['event']}"
@@ -90,6 +83,13 @@ class Evidence:
         return jax.tree.map(lambda x: np.asarray(x).tolist(), found._asdict())
 
 
+def batches(event: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Positions of an event's batch, and of the one before it if there is one: int64[B]."""
+    positions_B = np.array(event["positions"], np.int64)
+    before_B = Skips(event["skips"]).batch_before(int(positions_B[0]), len(positions_B))
+    return {"batch": positions_B} | ({"batch_before": before_B} if before_B.size else {})
+
+
 def read(directory: Workdir, name: str) -> Bundle:
     """What was kept of an event; `UserError` if there is nothing of that name."""
     place = directory / "events" / name
@@ -97,11 +97,13 @@ def read(directory: Workdir, name: str) -> Bundle:
         event = json.loads((place / "event.json").read_text(encoding="utf-8"))
         ids_BT1 = np.load(place / "batch.npy", allow_pickle=False)
     except (OSError, ValueError) as e:
-        known = sorted(path.parent.name for path in (directory / "events").glob("*/event.json"))
+        known = sorted(workdir.kept_events(directory))
         raise UserError(
             f"{place}: no evidence can be read there ({e}); this run has "
             + (", ".join(known) or "none")
         ) from None
+    if "skips" not in event:
+        raise UserError(f"{place}: was written by an earlier version, and cannot be replayed")
     return Bundle(place, event, ids_BT1)
 
 

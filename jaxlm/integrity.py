@@ -14,7 +14,8 @@ import jax
 from etils import epath
 
 from jaxlm import cluster, storage
-from jaxlm.errors import UserError
+from jaxlm.errors import EnvironmentProblem, UserError
+from jaxlm.storage import StoreError
 
 CHECKSUMS = "checksums.json"
 REWRITTEN = "_CHECKPOINT_METADATA"
@@ -33,10 +34,9 @@ class Damaged(CheckpointError):
     """One whose files are not those that were written."""
 
 
-def sums(directory: epath.Path, below: str = "") -> Sums:
-    """Of the files in a directory, or in one of its directories; by name from the first on."""
-    files = _files(directory / below) if below else _files(directory)
-    return _sums(directory, [f"{below}/{name}" if below else name for name in files])
+def sums(directory: epath.Path, below: str) -> Sums:
+    """Of the files in one of its directories; by name from the first on."""
+    return _sums(directory, [f"{below}/{name}" for name in _files(directory / below)])
 
 
 def write(directory: epath.Path, known: Sums) -> None:
@@ -49,33 +49,49 @@ def write(directory: epath.Path, known: Sums) -> None:
 def verify(directory: epath.Path) -> None:
     """Compares each file with its checksum, each process its share; all agree on the outcome.
 
-    Raises `Damaged` with the names of damaged and missing files.
+    Raises `Damaged` with the names of damaged and missing files; `EnvironmentProblem` or
+    `StoreError` if they cannot be read, which says nothing of what they hold.
     """
+    problems, failed = [], None
+    try:
+        problems = _problems(directory)
+    except UserError as e:
+        failed = e.exit_code, str(e)
+    except OSError as e:
+        failed = EnvironmentProblem.exit_code, f"{directory}: cannot be read ({e})"
+    everyone = cluster.gather(f"verify {directory.name}", [problems, failed], cluster.restore_s())
+    for _, failed in everyone:
+        if failed is not None:
+            code, why = failed
+            raise StoreError(why) if code == StoreError.exit_code else EnvironmentProblem(why)
+    problems = sorted({problem for problems, _ in everyone for problem in problems})
+    if problems:
+        raise Damaged(
+            f"{directory}: the checkpoint is damaged and will not be used:\n  "
+            + "\n  ".join(problems[:10])
+            + "\nRestore it from a copy, or use the one before it (to go on with its run: "
+            "jaxlm train --fallback)"
+        )
+
+
+def _problems(directory: epath.Path) -> list[str]:
+    """What is wrong with this process's share of the files."""
     try:
         expected = json.loads(_tried(directory / CHECKSUMS, lambda path: path.read_text()))
         if not isinstance(expected, dict) or not expected:
             raise ValueError("names no file")
     except UserError:
         raise  # of a store
-    except (OSError, ValueError) as e:
-        problems = [f"{CHECKSUMS}: {e}"]
-    else:
-        mine = sorted(expected)[jax.process_index() :: jax.process_count()]
-        found = _sums(directory, mine)
-        found |= _sums(directory, [n for n in mine if found[n] != expected[n]])  # misread, perhaps
-        problems = [
-            f"{name}: {'is missing' if found[name] is None else 'does not match its checksum'}"
-            for name in mine
-            if found[name] != expected[name]
-        ]
-    everyone = cluster.gather(f"verify {directory.name}", problems, cluster.restore_s())
-    problems = sorted({p for problems in everyone for p in problems})
-    if problems:
-        raise Damaged(
-            f"{directory}: the checkpoint is damaged and will not be used:\n  "
-            + "\n  ".join(problems[:10])
-            + "\nRestore it from a copy, or go on from the one before it: jaxlm train --fallback"
-        )
+    except (FileNotFoundError, ValueError) as e:
+        return [f"{CHECKSUMS}: {e}"]
+    mine = sorted(expected)[jax.process_index() :: jax.process_count()]
+    found = _sums(directory, mine)
+    found |= _sums(directory, [n for n in mine if found[n] != expected[n]])  # misread, perhaps
+    return [
+        f"{name}: {'is missing' if found[name] is None else 'does not match its checksum'}"
+        for name in mine
+        if found[name] != expected[name]
+    ]
 
 
 def _files(directory: epath.Path) -> list[str]:

@@ -5,18 +5,18 @@ limits are the same numbers everywhere.
 """
 
 import math
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxlm.config import Config
+from jaxlm import cluster, workdir
+from jaxlm.data import fingerprint
 from jaxlm.data.source import TrainRows
 from jaxlm.drift import Drift
 from jaxlm.errors import UserError
-from jaxlm.guard import NO_LIMITS, Guard, Limits, Seen
+from jaxlm.guard import Guard, Limits, Seen
 from jaxlm.metrics import Read, Writer
-from jaxlm.run import Run
+from jaxlm.run import Opened, Run
 
 WHAT = {"spike": "a spike", "not-finite": "not finite"}
 DONE = {
@@ -39,7 +39,7 @@ class Verdict(NamedTuple):
     """About a step that stands out."""
 
     event: dict[str, Any]
-    """As in `events.jsonl`."""
+    """As in `events.jsonl`, and `skips`: the windows that the run jumped over."""
     keep_evidence: bool
     back: GoBack | None = None
     problem: UserError | None = None
@@ -51,11 +51,13 @@ class Judge:
 
     def __init__(self, run: Run, memory: dict[str, Any], writer: Writer):
         self._run, self._cfg, self._writer = run, run.cfg.guard, writer
-        self._guard = Guard(self._cfg, memory.get("guard"))
+        memory = recalled(run, memory)
+        self._guard = Guard(self._cfg, jumps(run), memory.get("guard"))
         self._drift = Drift(memory.get("drift"))
-        self._edges = edges(run.cfg, stage_starts(run))
-        self._evidence: int = memory.get("evidence", 0)
-        """Events that evidence was kept of."""
+        self._edges = edges(run)
+        kept = cluster.of_first("events kept so far", lambda: workdir.kept_events(run.workdir))
+        self._kept = set(kept)
+        """Events that evidence is kept of: such a one may come again."""
 
     @property
     def memory(self) -> dict[str, Any]:
@@ -63,24 +65,25 @@ class Judge:
         return {
             "guard": self._guard.memory,
             "drift": self._drift.memory,
-            "evidence": self._evidence,
+            "measure": measure(self._run),
         }
 
     def __call__(self, read: Read) -> Verdict | None:
         """Judges a step; None if it is like those before it."""
+        first, last = read.positions_B[[0, -1]].tolist()
         if math.isfinite(read.loss) and math.isfinite(read.grad_norm):
-            limits = self._guard.push(Seen(read.step, read.loss, read.grad_norm))
+            limits = self._guard.push(Seen(read.step, read.loss, read.grad_norm, first), last)
             if limits is None:
                 self._watch_drift(read)
                 return None
             kind, action = "spike", self._cfg.spike
         else:
-            limits = self._guard.limits(read.step)
+            limits = self._guard.limits(read.step, last)
             kind, action = "not-finite", "skip"
         assert read.applied == (action != "skip"), (read, limits)
         event = self._tell(read, limits, kind, action)
-        keep = self._evidence < self._cfg.max_evidence
-        self._evidence += keep
+        keep = event["event"] in self._kept or len(self._kept) < self._cfg.max_evidence
+        self._kept |= {event["event"]} if keep else set()
         if action == "skip":
             return Verdict(event, keep, problem=self._too_many_left_out(read))
         if action != "rollback":
@@ -90,9 +93,9 @@ class Judge:
             return Verdict(event, keep, problem=problem)
         return Verdict(event, keep, back=GoBack(event["event"], self._window(read)))
 
-    def limits(self, step: int) -> Limits:
-        """Above which a step is not to learn from its batch."""
-        return self._guard.limits(step) if self._cfg.spike == "skip" else NO_LIMITS
+    def limits(self, step: int, positions_B: np.ndarray) -> Limits:
+        """Above which a step is not to learn from its batch, the rows at these positions."""
+        return self._guard.allowed(step, int(positions_B[-1]))
 
     def _window(self, read: Read) -> tuple[int, int]:
         """The batch and the batches around it: what is left of the run stays whole batches."""
@@ -134,7 +137,7 @@ class Judge:
             f"{limits.grad_norm:.3f}{DONE[action]}"
         )
         self._writer.event(event, line)
-        return event
+        return {**event, "skips": self._run.skips.entries}
 
     def _too_many_left_out(self, read: Read) -> UserError | None:
         most, left_out = self._cfg.max_skipped, self._guard.leave_out(read.step)
@@ -158,14 +161,36 @@ class Judge:
         )
 
 
-def edges(cfg: Config, stages: Iterable[int]) -> tuple[int, ...]:
-    """Positions at which the loss changes its course on purpose."""
-    warmup, decay = cfg.rows("optim.warmup"), cfg.rows("optim.decay")
-    phases = (start for start, _ in cfg.dropout_phases())
-    return tuple(sorted({warmup, cfg.end - decay, *phases, *stages} - {0, cfg.end}))
-
-
-def stage_starts(run: Run) -> tuple[int, ...]:
-    """Of the mixture's stages."""
+def jumps(run: Opened) -> tuple[int, ...]:
+    """Positions from which on the loss is another on purpose: mixture stages, dropout phases."""
     train = run.corpus.train
-    return train.order.stage_starts if isinstance(train, TrainRows) else ()
+    stages = train.order.stage_starts if isinstance(train, TrainRows) else ()
+    return tuple(sorted({*stages, *(start for start, _ in run.cfg.dropout_phases())} - {0}))
+
+
+def edges(run: Opened) -> tuple[int, ...]:
+    """Positions at which the loss changes its course on purpose."""
+    cfg = run.cfg
+    warmup, decay = cfg.rows("optim.warmup"), cfg.rows("optim.decay")
+    return tuple(sorted({warmup, cfg.end - decay, *jumps(run)} - {0, cfg.end}))
+
+
+def measure(run: Opened) -> str:
+    """Stands for what a run's losses and gradients are of: such of another are not held against
+    them."""
+    return fingerprint.digest(
+        {
+            "data": run.corpus.train.fingerprint(),
+            "batch_size": run.cfg.train.batch_size,
+            "dropout": run.cfg.dropout_phases(),
+            "z_loss": run.cfg.loss.z_loss,
+        }
+    )
+
+
+def recalled(run: Opened, memory: dict[str, Any]) -> dict[str, Any]:
+    """What a checkpoint remembers, less the steps before a change of the config that made theirs
+    another measure."""
+    if not memory or memory.get("measure") in (None, measure(run)):
+        return memory  # None: of an earlier version
+    return {**memory, "guard": {**memory["guard"], "seen": ()}, "drift": None}

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from jaxlm import storage
+from jaxlm import storage, terminal
 from jaxlm.errors import EnvironmentProblem
 
 RENEW_S, DEAD_S = 10.0, 60.0
@@ -80,7 +80,7 @@ class Lease:
         self._generation = b""
         """Of the object as this process wrote it."""
         self._written_s = -math.inf
-        """When it did, by the monotonic clock, before it asked for it."""
+        """When it did, by `_now_s`, before it asked for it."""
         self._one_at_a_time = threading.Lock()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._renew, name="jaxlm-lease", daemon=True)
@@ -92,21 +92,22 @@ class Lease:
         """
         self._store = _open(self._url)
         seen = self._look()
-        same_object_s = same_holder_s = time.monotonic()
+        unchanged_s, same_holder_s = 0.0, time.monotonic()
         told = False
-        while not self._may_take(seen, same_object_s) or not self._write(seen.generation):
+        while not self._may_take(seen, unchanged_s) or not self._write(seen.generation):
             if not told and seen.holder is not None:
                 line = f"{self._url}: is held by {seen.holder}; waiting to see whether it lives on"
-                print(line, file=sys.stderr, flush=True)
+                terminal.show(line, sys.stderr)
                 told = True
             time.sleep(LOOK_S)
             now = self._look()
             if now.generation == seen.generation:
+                unchanged_s += LOOK_S  # alone: a store that was away kept its holder from writing
                 continue
-            same_object_s = time.monotonic()
+            unchanged_s, now_s = 0.0, time.monotonic()
             if now.holder is None or seen.holder is None or now.holder.name != seen.holder.name:
-                same_holder_s = same_object_s
-            elif same_object_s - same_holder_s > REFUSE_S:
+                same_holder_s = now_s
+            elif now_s - same_holder_s > REFUSE_S:
                 raise EnvironmentProblem(
                     f"{self._url}: {now.holder} is training there; wait for it, stop it, or choose "
                     "another directory"
@@ -124,21 +125,23 @@ class Lease:
             with self._one_at_a_time:
                 self._store.write("", None, if_equal=self._generation).result(timeout=ANSWER_S)
         except Exception as e:  # whoever comes next waits for it
-            print(f"{self._url}: could not be deleted ({e})", file=sys.stderr, flush=True)
+            terminal.show(f"{self._url}: could not be deleted ({e})", sys.stderr)
 
     def confirm(self) -> None:
         """`Lost` if another process has taken it; an error of the client if none can tell."""
         with self._one_at_a_time:
             if not self._write(self._generation):
-                seen = self._look()
+                now = self._look().holder
                 raise Lost(
-                    f"{self._url}: this process did not write to it for too long, and "
-                    f"{seen.holder or 'somebody'} has taken it over"
+                    f"{self._url}: was deleted or replaced; another run may be there now"
+                    if now is None
+                    else f"{self._url}: this process did not write to it for too long, and {now} "
+                    "has taken it over"
                 )
 
     def ensure(self) -> None:
         """`confirm`, if the last write was so long ago that it may be lost."""
-        if time.monotonic() - self._written_s > DEAD_S / 2:
+        if _now_s() - self._written_s > DEAD_S / 2:
             self.confirm()
 
     def _renew(self) -> None:
@@ -152,8 +155,8 @@ class Lease:
             except Exception:  # the store fails; whether it was lost is seen when it is back
                 continue
 
-    def _may_take(self, seen: _Seen, since_s: float) -> bool:
-        return seen.holder is None or seen.holder.is_dead or time.monotonic() - since_s > DEAD_S
+    def _may_take(self, seen: _Seen, unchanged_s: float) -> bool:
+        return seen.holder is None or seen.holder.is_dead or unchanged_s > DEAD_S
 
     def _look(self) -> _Seen:
         found: Any = storage.tried(self._url, lambda: self._store.read("").result(timeout=ANSWER_S))
@@ -162,7 +165,7 @@ class Lease:
     def _write(self, generation: bytes) -> bool:
         """Whether it was the one to write."""
         me = Holder(self._name, socket.gethostname(), _machine(), os.getpid(), time.time())
-        text, asked_s = json.dumps(me._asdict()), time.monotonic()
+        text, asked_s = json.dumps(me._asdict()), _now_s()
         written: Any = storage.tried(
             self._url,
             lambda: self._store.write("", text, if_equal=generation).result(timeout=ANSWER_S),
@@ -197,6 +200,11 @@ def _parsed(text: bytes) -> Holder | None:
         return Holder(**json.loads(text))
     except (ValueError, TypeError):  # it is not there, or it is no lease
         return None
+
+
+def _now_s() -> float:
+    """By a clock that also goes while the machine is suspended, where there is one."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def _machine() -> str:

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from etils import epath
 
-from jaxlm import checkpoint, evidence, workdir
+from jaxlm import checkpoint, evidence, judge, workdir
 from jaxlm import mesh as mesh_lib
 from jaxlm import run as run_lib
 from jaxlm.checkpoint import Checkpoints, Keep
@@ -21,7 +21,7 @@ from jaxlm.data.loader import Batch, Loader, load
 from jaxlm.data.skips import Skips
 from jaxlm.errors import UserError
 from jaxlm.evidence import Bundle, Evidence
-from jaxlm.guard import NO_LIMITS, Guard, Seen
+from jaxlm.guard import Guard, Seen
 from jaxlm.run import Opened
 from jaxlm.saving import NOTHING
 from jaxlm.site import Workdir, of, send
@@ -57,7 +57,7 @@ def replay(cfg: Config, directory: Workdir, name: str, exact: bool, start: str |
     path = checkpoint.home(of(start)) if start else _checkpoint_before(directory, bundle)
     with jax.set_mesh(opened.mesh):
         origin = _restore(opened, path)
-        replayer = _Replayer(opened, origin)
+        replayer = _Replayer(opened, origin, Skips(bundle.event["skips"]))
         if exact:
             replayer.go_to(bundle)
         report = replayer.report(bundle)
@@ -71,10 +71,11 @@ def replay(cfg: Config, directory: Workdir, name: str, exact: bool, start: str |
 class _Replayer:
     """A run from a checkpoint on, that writes nothing."""
 
-    def __init__(self, opened: Opened, origin: Origin):
-        self._opened = opened
-        self._skips = Skips(origin.notes["skips"])
-        self._guard = Guard(opened.cfg.guard, origin.notes["memory"].get("guard"))
+    def __init__(self, opened: Opened, origin: Origin, skips: Skips):
+        """`skips`: what the run jumped over when it came to the event."""
+        self._opened, self._skips = opened, skips
+        memory = judge.recalled(opened, origin.notes["memory"])
+        self._guard = Guard(opened.cfg.guard, judge.jumps(opened), memory.get("guard"))
         self._state, self._step = origin.state, origin.step
         self._position = origin.notes["position"]
         self._train_step = compile_train_step(
@@ -93,13 +94,8 @@ class _Replayer:
 
     def report(self, bundle: Bundle) -> dict[str, Any]:
         """The figures of the batch under the parameters that are reached; the last that is done."""
-        size, first = len(bundle.positions_B), int(bundle.positions_B[0])
-        batches = {
-            "batch": bundle.positions_B,
-            "batch_before": self._skips.batch_before(first, size),
-        }
-        norms = Evidence(self._opened).norms
-        found = {name: norms(self._state.params, at) for name, at in batches.items() if at.size}
+        norms, at = Evidence(self._opened).norms, evidence.batches(bundle.event)
+        found = {name: norms(self._state.params, at_B) for name, at_B in at.items()}
         step = self._step
         rows = load(
             self._opened.corpus.train, mesh_lib.rows_sharding(self._opened.mesh), bundle.positions_B
@@ -122,13 +118,13 @@ class _Replayer:
 
     def _guarded(self, batch: Batch) -> Metrics:
         self._step += 1
-        cfg = self._opened.cfg.guard
-        limits = self._guard.limits(self._step) if cfg.spike == "skip" else NO_LIMITS
+        first, last = batch.positions_B[[0, -1]].tolist()
+        limits = self._guard.allowed(self._step, last)
         controls = self._host.controls(batch, NOTHING, stop=False, limits=limits)
         self._state, metrics = self._train_step(self._state, batch.rows_BT, controls)
-        seen = Seen(self._step, float(metrics.loss), float(metrics.grad_norm))
+        seen = Seen(self._step, float(metrics.loss), float(metrics.grad_norm), first)
         if np.isfinite(seen[1:]).all():
-            self._guard.push(seen)
+            self._guard.push(seen, last)
         return metrics
 
 

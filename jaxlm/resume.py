@@ -39,19 +39,26 @@ def begin(run: Run, options: Options, say: Callable[[str], None]) -> Beginning:
             say(line)
     with HERE.during(Activity.RESTORE):
         resumed = _resumed(run, options, say)
-    beginning, changed = resumed if resumed else (_new(run, options, say), [])
+    origin = None if resumed else _origin(run, options)
+    beginning, changed = resumed if resumed else (_new(run, origin, say), [])
     cfg, position = run.cfg, beginning.position
     if position > cfg.end:
         raise ConfigError(
             f"config.train.end={cfg.train.end!r} is row {cfg.end}, before the checkpoint's row "
             f"{position}; choose a later end"
         )
-    _check_rows_left(run, position)
+    if not _check_rows_left(run, position):
+        position = cfg.end  # what an event has made it jump over was all that was left
+        beginning = beginning._replace(position=position)
+    if resumed:
+        known = cluster.of_first("snapshots that are there", run.snapshots.steps)
+        again = [step for step in known if step > beginning.step]
+        _put_aside(run, run.snapshots, again, "done-again", say)
     skipped = cfg.end - position - run.skips.count(position, cfg.end)
     if skipped:
         say(f"{skips.FILE}: {skipped:,} rows from row {position:,} on are not trained on")
     if jax.process_index() == 0:
-        _write_start(run, options, beginning, changed)
+        _write_start(run, beginning, changed, origin)
     for name, old, new in changed:
         say(f"config.{name} has changed from {old!r} to {new!r}; written to history.jsonl")
     if resumed:
@@ -60,7 +67,7 @@ def begin(run: Run, options: Options, say: Callable[[str], None]) -> Beginning:
 
 
 def _write_start(
-    run: Run, options: Options, beginning: Beginning, changed: list[list[Any]]
+    run: Run, beginning: Beginning, changed: list[list[Any]], origin: str | None
 ) -> None:
     cfg = run.cfg
     workdir.write_json(run.workdir / "config.json", to_dict(cfg))
@@ -75,9 +82,12 @@ def _write_start(
         skips=[list(window) for window in run.skips.windows],
         changed=changed,
         time=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        init_from=options.init_from,
+        init_from=origin,
     )
     workdir.append_start(run.workdir, start)
+    # Or what an earlier start has said would be taken for a word of this one.
+    at, end, saved = (beginning.step, beginning.position), cfg.end, run.checkpoints.latest()
+    workdir.write_status(run.workdir, "training", *at, end, saved)
     site.send(run.workdir)
 
 
@@ -96,15 +106,12 @@ def _resumed(
     restored = run.checkpoints.restore(step, template)
     position = state.join_position(restored.position)
     skips.check_past(Skips(notes["skips"]), run.skips, position)
-    _put_aside(
-        run, run.snapshots, [s for s in run.snapshots.steps() if s > step], "done-again", say
-    )
     return Beginning(restored, step, position, notes["memory"]), changed
 
 
 def _newest(run: Run, options: Options, say: Callable[[str], None]) -> int | None:
     """Step of the newest checkpoint, which is whole; None if the run has none."""
-    step = run.checkpoints.latest()
+    step = _latest(run.checkpoints)
     saved = cluster.of_first("the last save", lambda: workdir.saved(run.workdir))
     if saved is not None and (step is None or step < saved) and not options.fallback:
         raise CheckpointError(
@@ -120,7 +127,7 @@ def _newest(run: Run, options: Options, say: Callable[[str], None]) -> int | Non
                 raise
             say(str(e).partition("\nRestore it")[0])
             _put_aside(run, run.checkpoints, [step], "damaged", say)
-            step = run.checkpoints.latest()
+            step = _latest(run.checkpoints)
             if step is None:
                 raise CheckpointError(
                     f"{run.workdir}: no checkpoint is left to fall back on. Begin a new run in "
@@ -134,6 +141,11 @@ def _newest(run: Run, options: Options, say: Callable[[str], None]) -> int | Non
             "back on. Begin a new run in another --workdir"
         )
     return step
+
+
+def _latest(kind: Checkpoints) -> int | None:
+    """Step of the newest, as process 0 sees it: another host may still list what it has moved."""
+    return cluster.of_first("the newest checkpoint", kind.latest)
 
 
 def _put_aside(
@@ -218,8 +230,8 @@ def allowed_changes(
     return [[name, old, new] for name, old, new, rule in found if rule != "free"]
 
 
-def _check_rows_left(run: Run, position: int) -> None:
-    """`ConfigError` if what is left of a run is not whole batches, or all of it is skipped."""
+def _check_rows_left(run: Run, position: int) -> int:
+    """How many. `ConfigError` if they are not whole batches, or all were skipped by hand."""
     end, size = run.cfg.end, run.cfg.train.batch_size
     left = run.skips.count(position, end)
     skipped = f", without the {end - position - left} that {skips.FILE} skips,"
@@ -229,18 +241,21 @@ def _check_rows_left(run: Run, position: int) -> None:
             f"{left} rows{skipped if run.skips.windows else ','} which is not whole batches. Use a "
             f"batch size that divides {left}, or skip {left % size} more rows in {skips.FILE}"
         )
-    if not left and position < end:
+    ahead = zip(run.skips.windows, run.skips.events, strict=True)
+    gone_back = any(event and stop > position for (_, stop), event in ahead)
+    if not left and position < end and not gone_back:
         raise ConfigError(
             f"{skips.FILE} skips all rows from row {position}, where the run is, to its end, row "
             f"{end}: nothing is left to train on. Set a later config.train.end"
         )
+    return left
 
 
 # ---- a new run -----------------------------------------------------------------------------------
 
 
-def _new(run: Run, options: Options, say: Callable[[str], None]) -> Beginning:
-    snapshot = run.snapshots.latest()
+def _new(run: Run, origin: str | None, say: Callable[[str], None]) -> Beginning:
+    snapshot = _latest(run.snapshots)
     if snapshot is not None:
         raise CheckpointError(
             f"{run.snapshots.path(snapshot)}: is a snapshot, parameters alone, and cannot be "
@@ -248,15 +263,38 @@ def _new(run: Run, options: Options, say: Callable[[str], None]) -> Beginning:
             f"--workdir with --init-from={run.snapshots.path(snapshot)}"
         )
     fresh = state.init(run.step.model, run.step.optimizer, run.cfg.train.seed, run.where)
-    if options.init_from is not None:
-        path = _origin(checkpoint.home(site.of(options.init_from)))
+    if origin is not None:
         with HERE.during(Activity.RESTORE):
-            fresh = fresh._replace(params=read_params(path, run)[0])
-        say(f"parameters from {path}")
+            fresh = fresh._replace(params=read_params(epath.Path(origin), run)[0])
+        say(f"parameters from {origin}")
     return Beginning(fresh, 0, 0, {})
 
 
-def _origin(path: epath.Path) -> epath.Path:
+def _origin(run: Run, options: Options) -> str | None:
+    """The checkpoint that a new run takes its parameters from; None if they are drawn.
+
+    A run that was begun and has no checkpoint yet goes on with what it has begun with.
+    """
+
+    def find() -> str | None:
+        starts = [start for start in workdir.history(run.workdir) if start.step == 0]
+        asked = options.init_from and checkpoint.home(site.of(options.init_from))
+        begun = starts[-1].init_from if starts else None
+        if begun is None:
+            return str(_newest_of(asked)) if asked else None
+        path = checkpoint.home(site.of(begun))
+        if not asked or asked not in (path, *path.parents):
+            raise ConfigError(
+                f"{run.workdir}: this run was begun with the parameters of {begun}, and has no "
+                f"checkpoint of its own yet. Give --init-from={begun} again, or begin a new run in "
+                "another --workdir"
+            )
+        return str(_newest_of(path))
+
+    return cluster.of_first("where the parameters are from", find)
+
+
+def _newest_of(path: epath.Path) -> epath.Path:
     """A checkpoint, of its own path or of its run's work directory: the newest there."""
     if (path / workdir.MARKER).exists():
         return path

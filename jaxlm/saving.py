@@ -13,7 +13,7 @@ from typing import Any
 import jax
 from jax import numpy as jnp
 
-from jaxlm import cluster
+from jaxlm import cluster, terminal
 from jaxlm.checkpoint import Checkpoints
 from jaxlm.errors import EnvironmentProblem
 from jaxlm.models.transformer import Params
@@ -92,11 +92,16 @@ class Saver:
         mine = self._checkpoints.wait()
         problems = cluster.gather(f"step {step} is saved", mine and str(mine))
         problem = next(filter(None, problems), None)
-        if problem is None or not self._checkpoints.discard_failed():
+        latest = step
+        if problem is not None:
+            self._checkpoints.discard_failed()
+            # All must come to the same, and one may not have been able to look.
+            latest = cluster.of_first("the newest checkpoint", self._checkpoints.latest)
+        if problem is None or latest == step:  # it is whole: what failed came after its commit
             self._failures, self._for_ever = 0, False
             return None
         self._failures += 1
-        self.begun = self._checkpoints.latest() is not None
+        self.begun = latest is not None
         return EnvironmentProblem(problem)
 
     def _interval_s(self) -> float:
@@ -109,7 +114,7 @@ class Saver:
         problem = self._checkpoints.wait()
         if problem is not None and not self._told:
             line = f"process {jax.process_index()}: {problem}; it will be tried again"
-            print(line, file=sys.stderr, flush=True)
+            terminal.show(line, sys.stderr)
             self._told = True
 
 

@@ -5,14 +5,18 @@ that one run alone does so.
 import contextlib
 import fcntl
 import os
+import re
 import secrets
+import socket
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import IO
 
-from jaxlm import lease, storage
-from jaxlm.errors import EnvironmentProblem
+from jaxlm import lease, storage, terminal
+from jaxlm.errors import EnvironmentProblem, UserError
 from jaxlm.lease import Lease
 from jaxlm.mirror import LOCK, PROBE, Mirror
 
@@ -20,11 +24,25 @@ type Workdir = Path | Mirror
 
 AUTOTUNE = "autotune"
 """Where the choices of kernels are kept, if steps are to be deterministic on GPUs."""
+ENDING_S, DEAD_S = 10.0, 120.0
+"""How long a process of this host may take to die, and a server of NFS to know that a host has."""
 
 
 def of(name: str) -> Workdir:
-    """The work directory of this path or URL; `UserError` for a URL that is of no store."""
-    return Mirror(name) if storage.is_url(name) else Path(name)
+    """The work directory of this path or URL; `UserError` for one that cannot be used."""
+    if storage.is_url(name):
+        return Mirror(name)
+    try:
+        path = Path(name).expanduser()  # a shell leaves it in --workdir=~/x
+    except RuntimeError as e:
+        raise UserError(f"{name}: {e}; write the whole path") from None
+    found = re.search(r"[*\[\]\\]", str(path.absolute()))
+    if found is not None:  # checkpoints are saved there, and not found again
+        raise UserError(
+            f"{name}: {path.absolute()} has the character {found[0]}, which Orbax takes for a "
+            "pattern; rename it, or choose another directory"
+        )
+    return path
 
 
 def fetch(directory: Workdir, inside: str = "") -> None:
@@ -54,7 +72,6 @@ def shared(directory: Workdir, main: bool) -> Iterator[None]:
     if not isinstance(directory, Mirror):
         yield
         return
-    directory.make()
     if main:
         directory.fetch()
     directory.fetch(AUTOTUNE)
@@ -65,6 +82,7 @@ def shared(directory: Workdir, main: bool) -> Iterator[None]:
 def check_writable(workdir: Workdir) -> None:
     """Makes the directory, and a file in it; `EnvironmentProblem` says why it cannot."""
     if isinstance(workdir, Mirror):
+        workdir.make()
         probe = f"{workdir}/{PROBE}{secrets.token_hex(8)}"
         try:
             storage.write(probe, b"probe")
@@ -77,6 +95,8 @@ def check_writable(workdir: Workdir) -> None:
         # A name of its own: in containers all hosts may have one process number.
         with tempfile.NamedTemporaryFile(dir=workdir, prefix=PROBE) as probe:
             probe.write(b"probe")
+    except FileExistsError as e:
+        raise _unwritable(workdir, "it is a file, or a link to nothing") from e
     except OSError as e:
         raise _unwritable(workdir, e.strerror) from e
 
@@ -105,38 +125,74 @@ def lock(workdir: Workdir, lost: Callable[[str], None]) -> Iterator[Callable[[],
     """Holds the directory against a second run; it is let go when the process ends, however.
 
     Waits a little, since the process of the start before may still be dying. `EnvironmentProblem`
-    if it is held. In a store the lock can be lost: `lost` is told why, by another thread, and what
-    this yields raises if it is.
+    if it is held. The lock can be lost: `lost` is told why, and what this yields raises then; in a
+    store another thread notices it too.
     """
     if isinstance(workdir, Mirror):
         with Lease(f"{workdir}/{LOCK}", lost) as held:
             workdir.guard = held.ensure
             yield held.confirm
     else:
-        with _lock(workdir):
-            yield lambda: None
+        with _lock(workdir) as file:
+
+            def ensure() -> None:
+                if _is_at(file, workdir / LOCK):
+                    return
+                why = f"{workdir / LOCK}: was deleted or replaced; another run may be there now"
+                lost(why)
+                raise EnvironmentProblem(why)
+
+            yield ensure
 
 
 @contextlib.contextmanager
-def _lock(workdir: Path, patience_s: float = 10.0) -> Iterator[None]:
-    deadline = time.monotonic() + patience_s
-    with (workdir / LOCK).open("a+") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    file.seek(0)
-                    raise EnvironmentProblem(
-                        f"--workdir={workdir}: pid {file.read() or '?'} is training there; "
-                        "wait for it, stop it, or choose another directory"
-                    ) from None
-                time.sleep(0.2)
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
+def _lock(workdir: Path) -> Iterator[IO[str]]:
+    began_s, told = time.monotonic(), False
+    while True:
+        with (workdir / LOCK).open("a+") as file:
+            if _locked(file, fcntl.LOCK_EX, workdir):
+                if not _is_at(file, workdir / LOCK):
+                    continue  # it was deleted meanwhile
+                file.truncate(0)
+                file.write(f"{os.getpid()} {socket.gethostname()}")
+                file.flush()
+                yield file
+                return
+            file.seek(0)
+            pid, _, host = file.read().partition(" ")
+        here = host in ("", socket.gethostname())
+        if time.monotonic() - began_s > (ENDING_S if here else DEAD_S):
+            raise EnvironmentProblem(
+                f"--workdir={workdir}: pid {pid or '?'}{f' on {host}' if host else ''} is "
+                "training there; wait for it, stop it, or choose another directory"
+            )
+        if not (here or told):
+            line = f"{workdir}: is held by pid {pid} on {host}; waiting to see whether it is"
+            terminal.show(f"{line} dead, for up to {DEAD_S:.0f} s", sys.stderr)
+            told = True
+        time.sleep(0.2)
+
+
+def _is_at(file: IO[str], path: Path) -> bool:
+    """Whether it is this file that has the name."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
+
+
+def _locked(file: IO[str], how: int, workdir: Path) -> bool:
+    """Whether the file is locked now; `EnvironmentProblem` if its file system cannot."""
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as e:
+        raise EnvironmentProblem(
+            f"--workdir={workdir}: its file system cannot keep a second run out ({e.strerror}); "
+            "mount it with locks (Lustre: flock), or choose another"
+        ) from None
+    return True
 
 
 def holder(workdir: Workdir) -> int | None:
@@ -146,11 +202,9 @@ def holder(workdir: Workdir) -> int | None:
         return held and held.pid
     try:
         with (workdir / LOCK).open() as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                text = file.read()
-                return int(text) if text.isdecimal() else 0
-    except OSError:
+            if not _locked(file, fcntl.LOCK_SH, workdir):
+                pid = file.read().partition(" ")[0]
+                return int(pid) if pid.isdecimal() else 0
+    except (OSError, EnvironmentProblem):
         pass
     return None

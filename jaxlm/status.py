@@ -98,7 +98,7 @@ class Status:
     snapshot: Saved | None
     snapshot_due: Due | None
     events: list[dict[str, Any]]
-    """The lines of `events.jsonl`."""
+    """The lines of `events.jsonl`; of an event that was told again, after a resume, the last."""
     skips: Skips
     replicas: dict[str, Any] | None
     """What is compared between replicas, as the run has written it down."""
@@ -153,7 +153,7 @@ def of(directory: Workdir, now: float | None = None) -> Status:
         full_due=running and _full_due(running, full, at, skipped),
         snapshot=snapshot,
         snapshot_due=running and _snapshot_due(running, snapshot, at, skipped),
-        events=_lines(directory / workdir.EVENTS),
+        events=_events(directory),
         skips=skipped,
         replicas=workdir.read_object(directory / "replicas.json"),
     )
@@ -246,6 +246,15 @@ def _heldout(metrics: list[dict[str, Any]]) -> dict[str, float]:
     return {}
 
 
+def _events(directory: Workdir) -> list[dict[str, Any]]:
+    newest: dict[Any, dict[str, Any]] = {}
+    for line in _lines(directory / workdir.EVENTS):
+        name = line.get("event", (line.get("kind"), line.get("step")))
+        newest.pop(name, None)
+        newest[name] = line
+    return list(newest.values())
+
+
 def _speed(trained: list[dict[str, Any]]) -> Speed | None:
     if not trained:
         return None
@@ -263,12 +272,14 @@ def _speed(trained: list[dict[str, Any]]) -> Speed | None:
 def _saved(directory: Workdir, kind: str) -> Saved | None:
     if isinstance(directory, Mirror):
         at = f"{directory}/checkpoints/{kind}"
-        markers = {int(name): f"{at}/{name}/{workdir.MARKER}" for name in storage.entries(at)[1]}
+        names = filter(str.isdecimal, storage.entries(at)[1])
+        markers = {int(name): f"{at}/{name}/{workdir.MARKER}" for name in names}
         times = {step: storage.modified(marker) for step, marker in markers.items()}
         found = {step: time for step, time in times.items() if time is not None}
     else:
         paths = (directory / "checkpoints" / kind).glob(f"*/{workdir.MARKER}")
-        found = {int(path.parent.name): path.stat().st_mtime for path in paths}
+        steps = {path.parent.name: path for path in paths if path.parent.name.isdecimal()}
+        found = {int(name): path.stat().st_mtime for name, path in steps.items()}
     return Saved(max(found), found[max(found)], len(found)) if found else None
 
 

@@ -32,11 +32,15 @@ CONNECT_S, SILENT_S = 20.0, 60.0
 REQUEST_S = 60.0
 """How long a request for a small file or a listing may take, its client's own retries included."""
 
-_CLIENTS = ("aiobotocore", "aiohttp", "botocore", "gcsfs", "google", "s3fs")
+_CLIENTS = ("aiobotocore", "aiohttp", "botocore", "fsspec", "gcsfs", "google", "requests", "s3fs")
 """Packages whose errors are a store's."""
-_BUGS = (TypeError, AttributeError, NameError, AssertionError)
+_BUGS = (TypeError, AttributeError, LookupError, NameError, AssertionError)
 """What no store has raised, even where one had failed before."""
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+"""Of the disk here, as is an error that names a file."""
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_FORBIDDEN = "Forbidden:"
+"""In an `OSError` of gcsfs."""
 _TRANSIENT = re.compile(
     "(UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|PERMISSION_DENIED|UNAUTHENTICATED): "
 )
@@ -60,20 +64,24 @@ def is_url(name: str) -> bool:
 
 def check(url: str) -> None:
     """`UserError` for a URL that is of no store, or that carries a secret."""
+    scheme, _, rest = url.partition("://")
+    if re.search("[@:?#]", rest):
+        raise UserError(
+            f"{scheme}://...: was given with a user, a query or a fragment, which may be secret; "
+            "give the plain URL, without @ : ? #, and credentials by the environment "
+            "(docs/storage.md)"
+        )
     parts = urlsplit(url)
-    shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     if parts.scheme not in SCHEMES or not url.startswith(f"{parts.scheme}://"):
         raise UserError(
-            f"{shown}: is no URL of an object store that can be used; write a path, or "
+            f"{url}: is no URL of an object store that can be used; write a path, or "
             + " or ".join(f"{scheme}://BUCKET/PATH" for scheme in SCHEMES)
         )
-    if "@" in parts.netloc or "?" in url or "#" in url:
+    names = parts.path.rstrip("/").split("/")[1:]
+    if not parts.netloc or any(name in ("", ".", "..") for name in names):
         raise UserError(
-            f"{shown}: was given with a user, a query or a fragment, which may be secret; give "
-            "the plain URL, and credentials by the environment (docs/storage.md)"
+            f"{url}: must be {parts.scheme}://BUCKET/PATH, without '..', '.' or '//' in it"
         )
-    if not parts.netloc or ".." in parts.path.split("/"):
-        raise UserError(f"{url}: must be {parts.scheme}://BUCKET/PATH, without '..'")
     if re.search(r"[*\[\]]", url):
         raise UserError(f"{url}: has one of * [ ], which clients take for patterns; rename it")
 
@@ -103,7 +111,9 @@ def download(url: str, path: Path, verify: Callable[[Path], None] = lambda path:
         tried(url, once)
     except Torn as e:
         raise UserError(f"{url}: {e}, each time that it was fetched; {remedy}") from None
-    except FileNotFoundError:
+    except FileNotFoundError as e:
+        if e.filename is not None:  # of a directory here
+            raise
         raise UserError(f"{url}: is missing; {remedy}") from None
 
 
@@ -212,8 +222,8 @@ def tried[T](url: str, do: Callable[[], T]) -> T:
         except (FileNotFoundError, UserError, *_BUGS):
             raise
         except Exception as e:
-            if isinstance(e, OSError) and e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
-                raise  # of the disk here
+            if isinstance(e, OSError) and (e.filename is not None or e.errno in _DISK):
+                raise
             if _is_refusal(e):
                 raise _refused(url, e) from None
             if wait_s is None:
@@ -233,7 +243,7 @@ def _is_refusal(e: BaseException) -> bool:
         isinstance(e, PermissionError)
         or type(e).__name__ in ("NoCredentialsError", "DefaultCredentialsError")
         or code in ("401", "403")
-        or str(e).startswith("Forbidden:")  # an OSError of gcsfs
+        or str(e).startswith(_FORBIDDEN)
         or any(word in str(e) for word in ("PERMISSION_DENIED", "UNAUTHENTICATED"))  # tensorstore
     )
 
@@ -263,9 +273,12 @@ def problem(error: BaseException, url: str | None = None) -> UserError | None:
 
     `url`: of what was asked for, if it is known to be of a store.
     """
-    clients = (type(e).__module__.partition(".")[0] in _CLIENTS for e in _with_causes(error))
-    failed = url is not None and _TRANSIENT.search(str(error)) is not None
-    if isinstance(error, (UserError, FileNotFoundError, *_BUGS)) or not (failed or any(clients)):
+    if isinstance(error, (UserError, FileNotFoundError, *_BUGS)):
+        return None
+    packages = {type(e).__module__.partition(".")[0] for e in _with_causes(error)}
+    failed = url is not None and _TRANSIENT.search(str(error)) and not packages & {"jax", "jaxlib"}
+    refused = str(error).startswith(_FORBIDDEN)
+    if not (failed or refused or packages & {*_CLIENTS}):
         return None
     if _is_refusal(error):
         return _refused(url or "object store", error)
@@ -273,9 +286,11 @@ def problem(error: BaseException, url: str | None = None) -> UserError | None:
 
 
 def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
+    """An error and what has led to it, as a traceback shows them; an answer was no fault."""
+    while error is not None and not isinstance(error, FileNotFoundError):
         yield error
-        error = error.__cause__ or error.__context__
+        context = None if error.__suppress_context__ else error.__context__
+        error = error.__cause__ or context
 
 
 @functools.cache
@@ -286,6 +301,21 @@ def give_patience() -> None:
 
     for scheme in SCHEMES:
         fsspec.config.conf[scheme] = {"use_listings_cache": False, **_patience(scheme, tries=5)}
+
+
+@functools.cache
+def make_no_directories(scheme: str) -> None:
+    """Clients of this store in this process make none, since there are none.
+
+    They would look at the bucket, or even make one, and who may write below a directory of it alone
+    may do neither.
+    """
+
+    def make(*_: Any, **__: Any) -> None:
+        pass
+
+    for name in ("mkdir", "makedirs"):
+        setattr(_client_class(scheme), name, make)
 
 
 def forget_clients() -> None:
@@ -305,15 +335,19 @@ def _settle() -> None:
 def _filesystem(scheme: str) -> Any:
     """The one client of a store in this process."""
     _settle()
+    cls = _client_class(scheme)
+    return cls(use_listings_cache=False, skip_instance_cache=True, **_patience(scheme, tries=1))
+
+
+def _client_class(scheme: str) -> Any:
     try:
         import fsspec
 
-        cls = fsspec.get_filesystem_class(scheme)
+        return fsspec.get_filesystem_class(scheme)
     except ImportError:
         raise EnvironmentProblem(
             f"{scheme}:// needs the package {SCHEMES[scheme]}: pip install 'jaxlm[stores]'"
         ) from None
-    return cls(use_listings_cache=False, skip_instance_cache=True, **_patience(scheme, tries=1))
 
 
 def _patience(scheme: str, tries: int) -> dict[str, Any]:

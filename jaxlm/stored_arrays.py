@@ -1,4 +1,5 @@
-"""Orbax on object stores: it knows gs://, and is told here of s3://; its clients get our patience.
+"""Orbax on object stores: it knows gs://, and is told here of s3://; its clients get our patience,
+and make no directories.
 
 Orbax 0.12.8 names stores in three private functions of its own, which are replaced.
 `tests/test_stored_arrays.py` fails where an upgrade makes this wrong, or needless.
@@ -15,10 +16,15 @@ from orbax.checkpoint._src.serialization import tensorstore_utils
 from jaxlm import storage
 
 
-@functools.cache
-def prepare() -> None:
+def prepare(url: str) -> None:
     """Call it before Orbax comes to a URL."""
     storage.give_patience()
+    storage.make_no_directories(url.partition(":")[0])
+    _tell_orbax()
+
+
+@functools.cache
+def _tell_orbax() -> None:
     gcs_utils.get_kvstore_for_gcs = storage.kvstore
     gcs_utils.is_hierarchical_namespace_enabled = _tolerant(
         gcs_utils.is_hierarchical_namespace_enabled

@@ -1,7 +1,8 @@
 """The training loop.
 
 What all hosts must do alike (save, stop) is decided by the step: each process feeds its flags, the
-step takes their maximum, and every process acts on the same result, read one step late.
+step takes their maximum, and every process acts on the same result, read one step late. A process
+that is alone need not wait for that to stop.
 """
 
 import contextlib
@@ -26,6 +27,7 @@ from jaxlm import (
     schedule,
     site,
     state,
+    terminal,
     workdir,
 )
 from jaxlm import mesh as mesh_lib
@@ -47,7 +49,7 @@ from jaxlm.ops import attention
 from jaxlm.optim.schedules import Span
 from jaxlm.run import Beginning, Opened, Options, Run
 from jaxlm.saving import FULL, SNAPSHOT, Saver
-from jaxlm.signals import Stop
+from jaxlm.signals import STEPS_ALONE, STEPS_TOGETHER, Haste, Stop
 from jaxlm.site import Workdir
 from jaxlm.state import TrainState
 from jaxlm.step import Controls, compile_train_step
@@ -64,6 +66,7 @@ def train(cfg: Config, directory: Workdir, options: Options, stop: Stop) -> int:
 
     Raises `UserError` for what the user must put right, all of it before the first compile.
     """
+    rollback.check_margin(cfg)
     site.check_writable(directory)
     main = cluster.place()[0] == 0
     ledger = Ledger(directory if main else None)
@@ -141,8 +144,7 @@ def loop(
     """Trains from `beginning` to the end of the run, or until all agree to stop or to go back."""
     cfg = run.cfg
     train_state, step, position, memory = beginning
-    host = Host(run)
-    rows = mesh_lib.rows_sharding(run.mesh)
+    host, rows = Host(run), mesh_lib.rows_sharding(run.mesh)
     loader = Loader(run.corpus.train, rows, cfg.train.batch_size, position, cfg.end, run.skips)
     writer = make_writer(run, beginning)
     judge = Judge(run, memory, writer)
@@ -150,7 +152,7 @@ def loop(
     checks = Checks(
         run, writer, programs.train_step, programs.checksums, step, programs.verify_first
     )
-    reader, saves = Reader(writer, judge), Saves(run, checks, judge)
+    reader, saves = Reader(run, writer, judge, stop), Saves(run, checks, judge)
     asked = np.zeros(2, np.int32)
     with contextlib.closing(writer), loader:
         need = attention.need(cfg.model, cfg.data.seq_len)
@@ -161,7 +163,8 @@ def loop(
             evaluation(train_state.params, step, position)
         for batch in HERE.each(Activity.DATA, loader):
             HERE.step = step + 1
-            controls = host.controls(batch, saves.wish, stop.is_set(), judge.limits(step + 1))
+            limits = judge.limits(step + 1, batch.positions_B)
+            controls = host.controls(batch, saves.wish, stop.is_set(), limits)
             with HERE.during(Activity.STEP if programs.compiled else Activity.COMPILE):
                 train_state, result = checks.step(train_state, batch, controls, position)
             programs.compiled = stop.steps_run = True
@@ -207,15 +210,24 @@ def _exit_code(step: int, complete: bool, stopping: bool) -> int:
 class Reader:
     """Reads steps: what all asked for in them, and what is to be done about some."""
 
-    def __init__(self, writer: Writer, judge: Judge):
-        self._writer, self._judge = writer, judge
+    def __init__(self, run: Run, writer: Writer, judge: Judge, stop: Stop):
+        self._run, self._writer, self._judge, self._stop = run, writer, judge, stop
+        self._alone = jax.process_count() == 1
+        stop.steps = STEPS_ALONE if self._alone else STEPS_TOGETHER
+        self._haste = Haste(run.cfg.watch, stop.steps)
         self._verdicts: list[Verdict] = []
         self.applied = True
         """Whether the last step that was read learned from its batch."""
 
     def push(self, pending: Pending) -> np.ndarray:
         """Takes a dispatched step, reads the one before: int32[2], the flags of all."""
-        return self._take(self._writer.push(pending))
+        asked = self._take(self._writer.push(pending))
+        late = self._haste.look(self._run.checkpoints.cost)
+        if late is not None:
+            self._writer.say(late)
+        if self._alone:  # there is nobody to tell first
+            asked = np.maximum(asked, [saving.NOTHING, self._stop.is_set()])
+        return asked
 
     def flush(self) -> np.ndarray:
         """Reads the last step, if it has not been read; int32[2]."""
@@ -388,4 +400,4 @@ def make_writer(run: Run, beginning: Beginning) -> Writer:
 def say(line: str) -> None:
     """A line on the terminal, of process 0."""
     if jax.process_index() == 0:
-        print(line, flush=True)
+        terminal.show(line)

@@ -20,7 +20,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
+from jaxlm import storage
 from jaxlm.errors import UserError
+from jaxlm.mirror import Mirror
 from jaxlm.site import Workdir
 
 METRICS, EVENTS = "metrics.jsonl", "events.jsonl"
@@ -49,22 +51,16 @@ class Start(NamedTuple):
     """[field, old, new] of what the config changed since the start before."""
     time: str
     init_from: str | None = None
-    """Where its first parameters are from, if not drawn."""
+    """Of a start at step 0: the checkpoint or snapshot that its parameters are from, if they were
+    not drawn."""
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Writes whole or not at all."""
+    """Writes whole or not at all, as `write_text`."""
     write_text(path, json.dumps(data, ensure_ascii=False, indent=1) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes whole or not at all."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
-
-
-def write_durably(path: Path, text: str) -> None:
     """Writes whole or not at all; when it returns, a power failure leaves the new text."""
     temporary = path.with_name(path.name + ".tmp")
     with temporary.open("w", encoding="utf-8") as file:
@@ -107,8 +103,11 @@ def plain(value: Any) -> Any:
 
 
 def append_start(workdir: Workdir, start: Start) -> None:
-    """Adds a line to the history."""
-    append_line(workdir / "history.jsonl", start._asdict())
+    """Adds a line to the history, and so that it outlives the machine's power."""
+    with open_lines(workdir / "history.jsonl") as f:
+        f.write(json.dumps(start._asdict(), ensure_ascii=False) + "\n")
+        f.flush()
+        os.fsync(f.fileno())
 
 
 def open_lines(path: Path) -> TextIO:
@@ -125,6 +124,13 @@ def open_lines(path: Path) -> TextIO:
 def history(workdir: Workdir) -> list[Start]:
     """All starts of a run, oldest first."""
     return [Start(**line) for line in lines(workdir / "history.jsonl")]
+
+
+def kept_events(workdir: Workdir) -> list[str]:
+    """Those that evidence is kept of."""
+    if isinstance(workdir, Mirror):
+        return storage.entries(f"{workdir}/events")[1]
+    return [path.parent.name for path in (workdir / "events").glob("*/event.json")]
 
 
 def status(workdir: Workdir) -> dict[str, Any]:
@@ -174,11 +180,6 @@ def write_status(
         "time": now,
     }
     write_json(workdir / "status.json", data)
-
-
-def write_saved(workdir: Workdir, step: int | None) -> None:
-    """Says anew which checkpoint is the newest."""
-    write_durably(workdir / "status.json", json.dumps({**status(workdir), "saved": step}) + "\n")
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

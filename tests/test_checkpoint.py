@@ -1,4 +1,4 @@
-"""Saved and restored bit by bit; what is unfinished is put aside, what is damaged stops the run."""
+"""Saved and restored bit by bit; what is unfinished is deleted, what is damaged stops the run."""
 
 import contextlib
 import errno
@@ -10,7 +10,6 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
 
 import jax
 import numpy as np
@@ -124,75 +123,6 @@ def test_the_newest_are_kept_and_some_for_ever(train_state, tmp_path):
     assert sorted(int(p.name) for p in (tmp_path / "checkpoints/full").iterdir()) == [3, 6, 7]
 
 
-@pytest.fixture
-def unseen(monkeypatch) -> list[str]:
-    """Names of files that a disk fails to look for; `exists` then says that they are not there."""
-    names: list[str] = []
-    stat = os.stat
-
-    def failing(path: Any, *args: Any, **kwargs: Any) -> os.stat_result:
-        if Path(os.fsdecode(path) if not isinstance(path, int) else "").name in names:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return stat(path, *args, **kwargs)
-
-    monkeypatch.setattr(os, "stat", failing)
-    exists = os.path.exists
-    monkeypatch.setattr(
-        os.path, "exists", lambda path: Path(path).name not in names and exists(path)
-    )
-    return names
-
-
-def test_what_is_kept_for_ever_is_not_looked_for_in_a_save(train_state, tmp_path, unseen):
-    small = train_state._replace(params={}, opt_state=())
-    for steps in ((1, 2, 3), (4, 5)):
-        with contextlib.closing(Checkpoints(checkpoint.full(tmp_path), Keep(1))) as full:
-            for step in steps:
-                full.save(small, step, NOTES, for_ever=step == 1)
-                assert full.wait() is None
-                unseen.append(checkpoint.FOR_EVER)
-            unseen.clear()
-            assert full.steps() == [1, steps[-1]]
-
-
-def test_a_marker_that_cannot_be_looked_for_is_not_gone(copy, train_state, unseen):
-    before = sorted(p for p in copy.rglob("*"))
-    with contextlib.closing(Checkpoints(checkpoint.full(copy), Keep(1))) as full:
-        unseen.append(MARKER)
-        with pytest.raises(OSError, match="Input/output error"):
-            checkpoint.abandon_unfinished(copy)
-        full.save(train_state, 7, NOTES)
-        assert "Input/output error" in str(full.wait())
-        unseen.clear()
-    assert [p for p in before if not p.exists()] == []
-
-
-def test_a_save_whose_start_fails_half_way_is_waited_for(train_state, tmp_path, monkeypatch):
-    """Orbax then still writes, and a new try would delete its files under its hands."""
-    summing, go_on = threading.Event(), threading.Event()
-    write = integrity.write
-
-    def slowly(directory: Path, known: integrity.Sums) -> None:
-        summing.set()
-        assert go_on.wait(60)
-        write(directory, known)
-
-    def fails(*_: object, **__: object) -> NoReturn:
-        assert summing.wait(60)
-        raise OSError("no answer")
-
-    monkeypatch.setattr(integrity, "write", slowly)
-    full = Checkpoints(checkpoint.full(tmp_path), Keep(3))
-    with contextlib.closing(full), monkeypatch.context() as broken:
-        broken.setattr(full._manager, "_get_old_steps_to_remove", fails)
-        full.save(train_state, 7, NOTES)
-        time.sleep(0.5)
-        assert full.busy
-        go_on.set()
-        full.wait()
-        assert (step_directory(tmp_path) / MARKER).exists()
-
-
 def test_a_save_that_orbax_declines_is_an_error(copy, train_state):
     checkpoints = Checkpoints(checkpoint.full(copy), Keep(3))
     checkpoints.save(train_state, 5, NOTES)
@@ -203,20 +133,117 @@ def test_a_save_that_orbax_declines_is_an_error(copy, train_state):
     checkpoints.close()
 
 
-def test_an_unfinished_save_is_put_aside_and_said(copy, capsys):
-    """What lies there without the marker is neither resumed from nor lost."""
+def test_an_unfinished_save_is_deleted_and_said(copy, capsys):
     unfinished = step_directory(copy, 9)
     shutil.copytree(step_directory(copy), unfinished)
     (unfinished / MARKER).unlink()
-    checkpoint.abandon_unfinished(copy)
-    (moved,) = (copy / "abandoned").glob("*/full/9")
-    assert (moved / CHECKSUMS).exists()
-    assert capsys.readouterr().out == (
-        f"{unfinished}: a save that was not finished; moved to {moved}\n"
-    )
+    checkpoint.abandon_unfinished(copy, 7)
+    assert not unfinished.exists() and not (copy / "abandoned").exists()
+    assert capsys.readouterr().out == f"{unfinished}: a save that was not finished; deleted\n"
     checkpoints = Checkpoints(checkpoint.full(copy), Keep(3))
     assert checkpoints.latest() == 7
     checkpoints.verify(7)
+    checkpoints.close()
+
+
+def test_a_checkpoint_that_has_lost_its_marker_is_kept(copy, capsys):
+    """It was whole: perhaps it can be mended."""
+    (step_directory(copy) / MARKER).unlink()
+    checkpoint.abandon_unfinished(copy, 7)
+    (moved,) = (copy / "abandoned").glob("unmarked-*/full/7")
+    assert (moved / CHECKSUMS).exists() and not step_directory(copy).exists()
+    assert f"has lost its marker; moved to {moved}\n" in capsys.readouterr().out
+
+
+def test_what_somebody_has_put_beside_checkpoints_is_left_alone(copy):
+    full = copy / "checkpoints" / "full"
+    shutil.copytree(full / "7", full / "7.bad")
+    shutil.copytree(full / "7", full / "old" / "6")
+    checkpoint.abandon_unfinished(copy, None)
+    assert (full / "7.bad" / MARKER).exists() and (full / "old" / "6" / MARKER).exists()
+    assert checkpoint.newest(checkpoint.home(copy)) == checkpoint.full(copy) / "7"
+
+
+def test_what_cannot_be_looked_for_is_not_taken_for_absent(copy):
+    """Or the newest checkpoint would be deleted as unfinished, and one for ever as another."""
+    for name in (MARKER, checkpoint.FOR_EVER):
+        victim = step_directory(copy) / name
+        victim.unlink(missing_ok=True)
+        victim.symlink_to(victim.name)  # too many levels of symbolic links
+    with pytest.raises(EnvironmentProblem, match=r"cannot be looked for .*symbolic links"):
+        checkpoint.abandon_unfinished(copy, None)
+    (step_directory(copy) / MARKER).unlink()
+    (step_directory(copy) / MARKER).touch()
+    with pytest.raises(EnvironmentProblem, match=f"{checkpoint.FOR_EVER}: cannot be looked for"):
+        Checkpoints(checkpoint.full(copy), Keep(3))
+    assert (step_directory(copy) / CHECKSUMS).exists()
+
+
+def test_what_is_kept_for_ever_is_known_without_asking(copy, train_state):
+    """The question comes in the middle of a save, when others wait."""
+    small = train_state._replace(params={}, opt_state=())
+    (step_directory(copy) / checkpoint.FOR_EVER).touch()
+    checkpoints = Checkpoints(checkpoint.full(copy), Keep(1))
+    (step_directory(copy) / checkpoint.FOR_EVER).unlink()
+    checkpoints.save(small, 8, NOTES, for_ever=True)
+    for step in (9, 10):
+        checkpoints.save(small, step, NOTES)
+    checkpoints.close()
+    assert sorted(p.name for p in (copy / "checkpoints/full").iterdir()) == ["10", "7", "8"]
+    assert (step_directory(copy, 8) / checkpoint.FOR_EVER).exists()
+
+
+def test_an_old_checkpoint_that_cannot_be_deleted_fails_no_save(train_state, tmp_path, capsys):
+    small = train_state._replace(params={}, opt_state=())
+    checkpoints = Checkpoints(checkpoint.full(tmp_path), Keep(1))
+    checkpoints.save(small, 1, NOTES)
+    checkpoints.wait()
+
+    def refuse(steps: list[int]) -> None:
+        raise PermissionError(13, "Permission denied", str(step_directory(tmp_path, steps[0])))
+
+    checkpoints._delete = refuse
+    for step in (2, 3):
+        checkpoints.save(small, step, NOTES)
+        assert checkpoints.wait() is None
+        assert checkpoints.latest() == step and checkpoints.cost is not None
+    checkpoints.close()
+    said = capsys.readouterr().err
+    assert "full: old checkpoints could not be deleted (PermissionError: [Errno 13]" in said
+    checkpoints = Checkpoints(checkpoint.full(tmp_path), Keep(1))
+    checkpoints.save(small, 4, NOTES)
+    assert checkpoints.wait() is None
+    checkpoints.close()
+    assert [p.name for p in (tmp_path / "checkpoints/full").iterdir()] == ["4"]
+
+
+def test_a_save_whose_start_fails_half_way_has_ended_when_it_is_said_to(
+    train_state, tmp_path, monkeypatch
+):
+    """Orbax's own thread still writes then; the next try would delete what it writes to."""
+    checkpoints = Checkpoints(checkpoint.full(tmp_path), Keep(1))
+    written = threading.Event()
+    write = integrity.write
+
+    def slowly(directory: Path, known: integrity.Sums) -> None:
+        time.sleep(1.0)
+        write(directory, known)
+        written.set()
+
+    def fail() -> list[int]:
+        raise RuntimeError("half-way")
+
+    monkeypatch.setattr(integrity, "write", slowly)
+    monkeypatch.setattr(checkpoints._manager, "_get_old_steps_to_remove", fail)
+    checkpoints.save(train_state, 1, NOTES)
+    assert checkpoints.busy
+    checkpoints.wait()
+    assert written.is_set() and not checkpoints.busy
+    monkeypatch.undo()
+    checkpoints.discard_failed()
+    checkpoints.save(train_state, 2, NOTES)
+    assert checkpoints.wait() is None and checkpoints.latest() == 2
+    checkpoints.verify(2)
     checkpoints.close()
 
 
@@ -254,7 +281,9 @@ def test_a_damaged_file_is_named_and_stops_the_run(copy, damage, problem):
     assert str(error.value).startswith(
         f"{directory}: the checkpoint is damaged and will not be used:\n  {largest}: {problem}\n"
     )
-    assert "or go on from the one before it: jaxlm train --fallback" in str(error.value)
+    assert "or use the one before it (to go on with its run: jaxlm train --fallback)" in str(
+        error.value
+    )
 
 
 def test_every_file_that_holds_state_has_a_checksum(saved):
@@ -262,6 +291,19 @@ def test_every_file_that_holds_state_has_a_checksum(saved):
     summed = set(json.loads((directory / CHECKSUMS).read_text()))
     there = {str(p.relative_to(directory)) for p in directory.rglob("*") if p.is_file()}
     assert there - summed == {CHECKSUMS, MARKER, integrity.REWRITTEN}
+
+
+@pytest.mark.parametrize("which", ["checksums", "largest"])
+def test_a_file_that_cannot_be_read_is_not_called_damaged(copy, which):
+    """With `--fallback` a checkpoint that is whole would be moved away."""
+    directory = step_directory(copy)
+    files = json.loads((directory / CHECKSUMS).read_text())
+    largest = max(files, key=lambda name: (directory / name).stat().st_size)
+    victim = directory / (CHECKSUMS if which == "checksums" else largest)
+    victim.unlink()
+    victim.symlink_to(victim.name)  # too many levels of symbolic links
+    with pytest.raises(EnvironmentProblem, match=r"cannot be read .*symbolic links"):
+        integrity.verify(directory)
 
 
 @pytest.mark.parametrize("text", [None, "{", "", "[]", "{}"])

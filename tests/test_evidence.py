@@ -24,6 +24,7 @@ from tests.test_trace import SEQ_LEN, config, write_run
 
 POSITIONS = np.array([8, 9, 10, 13, 14, 15, 16, 17])
 EVENT = {"event": "00000002-8-spike", "step": 2, "before": 8, "positions": POSITIONS.tolist()}
+EVENT |= {"skips": [[11, 13]]}
 
 CONFIG = Config(
     model=replace(tiny.MODEL, dropout=(("0 rows", 0.1),)),
@@ -102,7 +103,25 @@ def test_what_is_kept_is_what_the_step_was_given(tmp_path):
     norms = json.loads((place / "norms.json").read_text())
     assert norms["parameters_after_step"] == 3
     assert norms["batch"]["loss"] != norms["batch_before"]["loss"]
+    before = evidence.batches(bundle.event)["batch_before"]
+    assert before.tolist() == [*range(8)]
     assert (place / "documents.jsonl").read_text() == ""  # synthetic rows are of none
+
+
+def test_the_batch_before_is_that_of_the_time_of_the_event():
+    """Whatever the run has jumped over since."""
+    event = {"positions": [40, 41, 44, 45], "skips": [[32, 38], [42, 44]]}
+    assert evidence.batches(event)["batch_before"].tolist() == [30, 31, 38, 39]
+    assert list(evidence.batches({"positions": [0, 1, 2, 3], "skips": []})) == ["batch"]
+
+
+def test_evidence_of_an_earlier_version(tmp_path):
+    place = tmp_path / "events" / "one"
+    place.mkdir(parents=True)
+    (place / "event.json").write_text("{}")
+    np.save(place / "batch.npy", np.zeros((1, 2)))
+    with pytest.raises(UserError, match="by an earlier version, and cannot be replayed"):
+        evidence.read(tmp_path, "one")
 
 
 def test_an_event_that_is_not_there(tmp_path):

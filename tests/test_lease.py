@@ -102,6 +102,26 @@ def test_a_holder_elsewhere_that_does_not_write_is_dead_after_a_while(store, url
     assert "pid 1 on a-host; waiting to see" in capsys.readouterr().err
 
 
+def test_a_store_that_was_away_is_no_sign_of_a_dead_holder(store, url, monkeypatch):
+    """It kept the holder from writing, too."""
+    monkeypatch.setattr(lease, "RENEW_S", 1000)
+    with Lease(url, never) as held:
+        monkeypatch.setattr(lease, "_machine", lambda: "another")
+        held.confirm()
+        look, looks = Lease._look, []
+
+        def slow(self: Lease):
+            looks.append(time.monotonic())
+            if len(looks) == 3:
+                time.sleep(lease.DEAD_S)
+            return look(self)
+
+        monkeypatch.setattr(Lease, "_look", slow)
+        with Lease(url, never):
+            pass
+    assert len(looks) > 0.8 * lease.DEAD_S / lease.LOOK_S
+
+
 def test_whose_lease_was_taken_over_is_told_and_may_not_confirm(store, url):
     why: list[str] = []
     told = threading.Event()
@@ -121,6 +141,7 @@ def test_a_store_that_fails_for_a_while_loses_no_lease(store, url):
         store.faults.append(Fault("reset", "lock", times=2, method=method))
         time.sleep(1.0)
         held.confirm()
+        assert not any(fault.times for fault in store.faults)  # they came
 
 
 def test_an_object_that_is_no_lease_is_written_over(store, url):

@@ -297,7 +297,7 @@ def test_a_flipped_bit_in_a_checkpoint(again):
     message = again.refused()
     assert f"{directory}: the checkpoint is damaged and will not be used:" in message
     assert f"{victim.relative_to(directory)}: does not match its checksum" in message
-    assert "or go on from the one before it: jaxlm train --fallback" in message
+    assert "or use the one before it (to go on with its run: jaxlm train --fallback)" in message
 
 
 @pytest.mark.parametrize("name", [CHECKSUMS, "notes/metadata", "the largest"])

@@ -4,7 +4,9 @@ import contextlib
 import errno
 import math
 import os
+import pwd
 from pathlib import Path
+from typing import NoReturn
 
 import jax
 import numpy as np
@@ -87,9 +89,25 @@ def test_an_old_one_that_cannot_be_deleted_is_said_once(tmp_path, capfd, monkeyp
         assert saver.finish() is None
     said = capfd.readouterr().err
     assert said.count("could not be deleted") == 1 and "could not be saved" not in said
-    assert f"{tmp_path}/full/1: an old checkpoint, could not be deleted (PermissionError: " in said
-    assert sorted(os.listdir(tmp_path / "full")) == ["1", "4"]
+    assert f"{tmp_path}/full: old checkpoints could not be deleted (PermissionError: " in said
+    assert sorted(p.name for p in (tmp_path / "full").iterdir()) == ["1", "4"]
     assert (tmp_path / "full" / "1" / checkpoint.MARKER).exists()
+
+
+def test_a_checkpoint_whose_owner_has_no_name(tmp_path, monkeypatch):
+    with contextlib.closing(Checkpoints(tmp_path / "full", Keep(1))) as full:
+        full.save(tree(), 1, NOTES, for_ever=True)
+        assert full.wait() is None
+
+    def nameless(uid: int) -> NoReturn:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.setattr(pwd, "getpwuid", nameless)
+    with contextlib.closing(Checkpoints(tmp_path / "full", Keep(1))) as full:
+        for step in (2, 3):
+            full.save(tree(), step, NOTES)
+            assert full.wait() is None
+        assert full.steps() == [1, 3]
 
 
 def protect(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:

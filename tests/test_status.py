@@ -188,7 +188,7 @@ def test_skipped_rows_are_no_tokens(killed):
 
 def test_events_and_replicas_are_shown(killed):
     events = [{"time": "2026-12-01", "kind": "spike", "step": 7, "action": "warn", "loss": 9.5}]
-    events += 7 * [{"time": "2026-12-02", "kind": "drift", "step": 9, "size": 0.01}]
+    events += [{"time": "2026-12-02", "kind": "drift", "step": i, "size": 0.01} for i in range(7)]
     for event in events:
         workdir.append_line(killed / "events.jsonl", event)
     copies = {"comparable_bytes": 3_000, "all_bytes": 12_000, "copies": [2, 4]}
@@ -199,6 +199,25 @@ def test_events_and_replicas_are_shown(killed):
     text = "\n".join(status_lines.of(found, NOW))
     assert "events: 8 (spike 1, drift 7)" in text and "2026-12-02" in text
     assert "copies       25% of the state is held more than once; the same at step 60" in text
+
+
+def test_an_event_that_is_told_again_counts_once(killed):
+    """The run was killed after it, and went on from a checkpoint before it."""
+    spike = {"event": "00000007-48-spike", "kind": "spike", "step": 7, "action": "warn"}
+    drift = {"kind": "drift", "step": 9, "size": 0.01}
+    for event in (spike | {"time": "1"}, drift, spike | {"time": "2"}, drift):
+        workdir.append_line(killed / "events.jsonl", event)
+    found = status.of(killed, NOW)
+    assert found.counts == {"spike": 1, "drift": 1}
+    assert found.events == [spike | {"time": "2"}, drift]
+
+
+def test_a_directory_that_is_called_by_no_step_is_no_checkpoint(killed):
+    bad = killed / "checkpoints" / "full" / "100.bad"
+    bad.mkdir()
+    (bad / workdir.MARKER).touch()
+    found = status.of(killed, NOW)
+    assert found.full is not None and (found.full.step, found.full.kept) == (20, 2)
 
 
 def test_all_of_it_as_json(killed, capsys):

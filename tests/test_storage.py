@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+import jax
 import pytest
 
 from bench.stores import Fault, Proxy, put
-from jaxlm import config, storage
+from jaxlm import config, storage, stored_arrays
 from jaxlm.errors import RESTART, EnvironmentProblem, UserError
 from jaxlm.storage import StoreError, Torn
 
@@ -36,7 +37,11 @@ def test_what_is_a_url():
         ("s3://key:hunter2@bucket/x", "with a user"),
         ("s3://bucket/x?X-Amz-Signature=hunter2", "may be secret"),
         ("gs://bucket/x#hunter2", "may be secret"),
+        ("s3://AKIA:abc/hunter2@bucket/run", "with a user"),
+        ("s3://AKIA:hunter2/run", "with a user"),
         ("s3:///x", "must be s3://BUCKET/PATH"),
+        ("gs://bucket//x", "'//' in it"),
+        ("gs://bucket/./x", "'//' in it"),
         ("gs://bucket/a/../../x", "without '..'"),
         ("s3://bucket/run[1]/x", "take for patterns"),
         ("gs://bucket/*", "take for patterns"),
@@ -135,18 +140,64 @@ def test_no_such_file_and_no_such_bucket(store: Proxy):
             storage.read_text(url)
 
 
-def test_a_bug_met_while_a_store_s_fault_is_handled_is_a_bug():
+def met(error: Exception, after: Exception | None = None) -> Exception:
+    """An error as it is raised while another is handled, by default one of a store."""
     from botocore.exceptions import ReadTimeoutError
 
-    def met(error: Exception) -> Exception:
+    try:
         try:
-            try:
-                raise ReadTimeoutError(endpoint_url="s3://bucket")
-            except ReadTimeoutError:
-                raise error
-        except Exception as e:
-            return e
+            raise after or ReadTimeoutError(endpoint_url="s3://bucket")
+        except Exception:
+            raise error  # noqa: B904
+    except Exception as e:
+        return e
+
+
+def from_none(error: Exception) -> Exception:
+    error.__suppress_context__ = True
+    return error
+
+
+def test_what_is_a_store_s_fault():
+    import requests
+    from fsspec.exceptions import FSTimeoutError
 
     assert isinstance(storage.problem(met(ValueError("wrapped"))), StoreError)
-    for bug in (TypeError("None"), AttributeError("x"), NameError("y"), AssertionError()):
+    assert isinstance(storage.problem(requests.exceptions.ProxyError()), StoreError)  # gcsfs's 502
+    assert isinstance(storage.problem(FSTimeoutError()), StoreError)
+    refused = storage.problem(OSError("Forbidden: https://storage/b"))
+    assert isinstance(refused, EnvironmentProblem) and refused.exit_code == 78
+
+
+def test_what_is_no_store_s_fault():
+    for bug in (
+        TypeError("None"),
+        AttributeError("x"),
+        NameError("y"),
+        AssertionError(),
+        KeyError(),
+    ):
         assert storage.problem(met(bug)) is None
+    assert storage.problem(met(from_none(ValueError("damaged")))) is None
+    missing = met(FileNotFoundError("s3://b/x"))
+    assert storage.problem(met(ValueError("is not there"), after=missing)) is None
+    late = jax.errors.JaxRuntimeError("DEADLINE_EXCEEDED: Barrier timed out")
+    assert storage.problem(late, "s3://bucket/run") is None
+    assert storage.problem(OSError("Forbidden")) is None
+
+
+def test_what_is_wrong_with_a_file_here_is_not_the_store_s_fault(s3: Proxy, tmp_path: Path):
+    url = put(s3, "here", DATA)
+    s3.requests.clear()
+    with pytest.raises(OSError, match="nothing-here"):
+        storage.download(url, tmp_path / "nothing-here" / "copy")
+    assert s3.count(s3.media("here")) <= 1
+
+
+def test_who_may_write_below_a_directory_alone_is_not_asked_for_more(store: Proxy):
+    from etils import epath
+
+    stored_arrays.prepare(store.url("run"))
+    store.requests.clear()
+    (epath.Path(store.url("run")) / "a" / "b").mkdir(parents=True, exist_ok=True)
+    assert store.requests == []

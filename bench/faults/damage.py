@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -77,8 +78,8 @@ def _refused_and_gone_round(place: Place, workdir: Path) -> None:
     assert before <= contents(workdir), "a file of a checkpoint was overwritten"
 
 
-def contents(workdir: Path) -> set[str]:
-    """Digests of all files of checkpoints, wherever they were moved."""
+def contents(workdir: Path) -> Counter[str]:
+    """Digests of all files of checkpoints, wherever they were moved, and how many have each."""
     places = (workdir / "checkpoints", workdir / "abandoned")
     files = (p for place in places for p in place.rglob("*") if p.is_file())
-    return {hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
+    return Counter(hashlib.sha256(p.read_bytes()).hexdigest() for p in files)

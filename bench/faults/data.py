@@ -1,8 +1,10 @@
 """Shards that are damaged, slow, or gone."""
 
+import contextlib
 import re
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from bench import runs
@@ -29,14 +31,18 @@ def bad_shard(place: Place) -> Outcome:
             code, output = runs.finish(command, place.root / f"{i}.log")
             shard.write_bytes(good)
             if code == 0:  # the bit is of no record
-                harmless += 1
+                assert i % 2 == 0, "a shard cut short was taken for whole"
                 runs.assert_same(runs.state(workdir), whole)
+                harmless += 1
             else:
                 assert (code, shard.name in output) == (2, True), f"{code}: {tail(output)}"
             place.finish(command, f"{i}-again")
             runs.assert_same(runs.state(workdir), whole)
         shard.write_bytes(good)
-    outcome.notes.append(f"{harmless} of the bits were of no record")
+    flipped = (place.tries + 1) // 2
+    with outcome.afterwards():
+        assert harmless < flipped, "no bit was of a record"
+    outcome.notes.append(f"{harmless} of {flipped} bits were of no record")
     return outcome
 
 
@@ -69,36 +75,53 @@ def slow_shard(place: Place) -> Outcome:
 
 
 def vanished(place: Place) -> Outcome:
-    """Moves the corpus away under a run in its steps, and then under none."""
-    outcome, workdir = Outcome(), place.root / "run"
-    whole = runs.state(place.undisturbed(place.small, *PLAIN))
-    corpus, away = place.small.parent / "small", place.root / "away"
-    command = runs.train(place.small, workdir, *PLAIN, runs.SLOWLY)
-    log = place.root / "run.log"
-    with outcome.trying(), runs.running(command, log) as process:
-        runs.wait_until(lambda: bool(runs.committed(workdir)), process)
-        corpus.rename(away)
-        code = process.wait(runs.PATIENCE_S)  # its files are open: it needs no more of them
-        assert code in (0, 2), f"exit code {code}"
-        if code == 2:
-            assert str(corpus) in log.read_text(), "the corpus is not named"
-        outcome.notes.append("the run under way " + ("ended well" if code == 0 else "stopped"))
-    if corpus.exists():
-        shutil.move(corpus, away)
+    """Moves the corpus away under a run in its steps, and under one that was killed half-way."""
+    outcome = Outcome()
+    whole = place.undisturbed(place.small, *PLAIN)
+    with outcome.trying():
+        outcome.notes.append("the run under way " + _gone_under_way(place, whole))
     if place.tries > 1:
-        _refused_without(place, outcome, corpus, away)
-    else:
-        away.rename(corpus)
-    with outcome.afterwards():
-        place.finish(command, "again")
-        runs.assert_same(runs.state(workdir), whole)
+        with outcome.trying():
+            _gone_while_down(place, whole)
     return outcome
 
 
-def _refused_without(place: Place, outcome: Outcome, corpus: Path, away: Path) -> None:
-    command = runs.train(place.small, place.root / "new", *PLAIN)
-    with outcome.trying():
+@contextlib.contextmanager
+def _gone(place: Place) -> Iterator[Path]:
+    """Inside, the corpus lies elsewhere; where it should be."""
+    corpus, away = place.small.parent / "small", place.root / "away"
+    corpus.rename(away)
+    try:
+        yield corpus
+    finally:
+        away.rename(corpus)
+
+
+def _gone_under_way(place: Place, whole: Path) -> str:
+    """How the run ended; its files are open, it may need no more of them."""
+    workdir, log = place.root / "run", place.root / "run.log"
+    command = runs.train(place.small, workdir, *PLAIN, runs.SLOWLY)
+    with runs.running(command, log) as process:
+        runs.wait_until(lambda: bool(runs.committed(workdir)), process)
+        with _gone(place) as corpus:
+            code = process.wait(runs.PATIENCE_S)
+    assert code in (0, 2), f"exit code {code}"
+    if code == 2:
+        assert str(corpus) in log.read_text(), "the corpus is not named"
+        place.finish(command, "again")
+    runs.assert_same(runs.state(workdir), runs.state(whole))
+    return "stopped, and went on" if code else "ended well"
+
+
+def _gone_while_down(place: Place, whole: Path) -> None:
+    workdir, half = place.root / "down", runs.STEPS // 2
+    shutil.copytree(whole, workdir)
+    runs.go_back(workdir, half)
+    command = runs.train(place.small, workdir, *PLAIN)
+    with _gone(place) as corpus:
         output = place.refused(command, "refused", 2)
         assert str(corpus / "manifest.json") in output, "the manifest is not named"
         assert "Traceback" not in output
-    away.rename(corpus)
+    output = place.finish(command, "back")
+    assert f"resuming at step {half}" in output, "it did not go on from its checkpoint"
+    runs.assert_same(runs.state(workdir), runs.state(whole))

@@ -4,6 +4,7 @@ import shutil
 
 from bench import runs
 from bench.faults.place import PLAIN, Outcome, Place, assert_each_once, recorded
+from jaxlm import workdir as workdirs
 
 STEPS, HALF = 60, 30
 MESHES = ((1, 4, 1), (2, 2, 1), (2, 1, 2), (1, 2, 2))
@@ -35,6 +36,8 @@ def elastic(place: Place) -> Outcome:
         with outcome.trying():
             output = place.finish(recorded(launch, record), name, devices=4 // processes)
             assert f"resuming at step {HALF}" in output
+            start = workdirs.history(workdir)[-1]
+            assert (start.processes, tuple(start.mesh)) == (processes, mesh)
             assert_each_once(record, steps, STEPS, first=HALF + 1)
             found = runs.state(workdir, STEPS)
             runs.assert_close(found, expected, STATE_ATOL)

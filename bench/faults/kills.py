@@ -40,6 +40,8 @@ def kills(place: Place) -> Outcome:
         done, all_killed = _killed_to_its_end(place, name, outcome.tried)
         together += all_killed
         with outcome.trying(done):
+            log = (place.root / f"{name}.log").read_text()
+            assert log.count("starting again in") >= done - all_killed, "a kill ended no attempt"
             _assert_as_undisturbed(place, name)
         went_on += sum(start.step > 0 for start in workdirs.history(place.root / name))
     with outcome.afterwards():
@@ -174,6 +176,7 @@ def _ask(launcher: subprocess.Popen, whom: int | None, log: Path, workdir: Path)
         time.sleep(0.01)
     took_s = time.monotonic() - start_s
     found = int(saved.findall(log.read_text())[-1])
+    assert found in runs.committed(workdir), f"step {found} is not saved as it was said"
     assert found >= step, f"step {found} is saved, and the run had come to step {step}"
     assert took_s <= GRACE_S, f"saved only {took_s:.1f} s after the signal"
     return took_s

@@ -3,7 +3,6 @@
 import contextlib
 import random
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -54,7 +53,7 @@ class Outcome:
     def _noting(self) -> Iterator[None]:
         try:
             yield
-        except (AssertionError, subprocess.TimeoutExpired) as e:
+        except Exception as e:  # whatever a row runs into, it is no proof
             self.notes.append(lost(e))
 
 

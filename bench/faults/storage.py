@@ -5,13 +5,17 @@ import os
 import re
 import resource
 import shlex
+import statistics
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from etils import epath
+
 from bench import runs
 from bench.faults.place import PLAIN, Outcome, Place
+from jaxlm import integrity
 from jaxlm import workdir as workdirs
 
 FAILED = "could not be saved"
@@ -56,6 +60,7 @@ def full_disk(place: Place) -> Outcome:
                     runs.wait_until(lambda said=said: _count(log) > said, process)
                     kept = runs.committed(workdir)[-1]
                     assert kept >= before, "the checkpoint before is gone"
+                    integrity.verify(epath.Path(runs.checkpoint(workdir, kept)))
                     ballast.unlink()
                     if i + 1 < place.tries:
                         runs.wait_until(
@@ -175,52 +180,82 @@ def _fails_for(
 SLOW_C = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/types.h>
+#include <sys/uio.h>
 #include <unistd.h>
+
+static atomic_int waited;
 
 static void wait_for(int fd) {
   char link[64], path[4096];
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   ssize_t n = readlink(link, path, sizeof path - 1);
-  if (n > 0) { path[n] = 0; if (strstr(path, "/checkpoints/")) usleep(50000); }
+  if (n <= 0) return;
+  path[n] = 0;
+  if (strstr(path, "/checkpoints/")) { waited++; usleep(50000); }
+}
+__attribute__((destructor)) static void tell(void) {
+  if (waited) dprintf(2, "%d calls waited\\n", waited);
 }
 ssize_t write(int fd, const void *data, size_t n) {
-  static ssize_t (*real)(int, const void *, size_t);
-  if (!real) real = dlsym(RTLD_NEXT, "write");
+  ssize_t (*real)(int, const void *, size_t) = dlsym(RTLD_NEXT, "write");
   wait_for(fd);
   return real(fd, data, n);
 }
+ssize_t writev(int fd, const struct iovec *parts, int n) {
+  ssize_t (*real)(int, const struct iovec *, int) = dlsym(RTLD_NEXT, "writev");
+  wait_for(fd);
+  return real(fd, parts, n);
+}
 int fsync(int fd) {
-  static int (*real)(int);
-  if (!real) real = dlsym(RTLD_NEXT, "fsync");
+  int (*real)(int) = dlsym(RTLD_NEXT, "fsync");
   wait_for(fd);
   return real(fd);
 }
 """
+"""All calls by which Orbax, tensorstore and jaxlm write and sync."""
 
 
 def slow_store(place: Place) -> Outcome:
     """A library before libc, which makes writes and syncs of checkpoints' files wait."""
-    outcome, workdir = Outcome(), place.root / "run"
+    outcome, workdir, log = Outcome(), place.root / "run", place.root / "run.log"
     source, library = place.root / "slow.c", place.root / "slow.so"
     source.write_text(SLOW_C)
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
-    whole = place.undisturbed(place.small, *PLAIN)
-    command = ["env", f"LD_PRELOAD={library}", *runs.train(place.small, workdir, *PLAIN)]
-    command.append("--config.checkpoint.every=40 steps")
-    most = 0
-    with runs.running(command, place.root / "run.log") as process:
-        began: dict[Path, int] = {}
-        while process.poll() is None:
-            for path in runs.unfinished(workdir):
-                step = workdirs.status(workdir)["step"]
-                most = max(most, step - began.setdefault(path, step))
-            time.sleep(0.005)
+    more = (*PLAIN, "checkpoint.every=40 steps")
+    whole = place.undisturbed(place.small, *more)
+    command = ["env", f"LD_PRELOAD={library}", *runs.train(place.small, workdir, *more)]
     with outcome.trying():
-        assert process.returncode == 0, (place.root / "run.log").read_text()[-300:]
+        with runs.running(command, log) as process:
+            most = _steps_beside_a_save(process, workdir)
+        output = log.read_text()
+        assert process.returncode == 0, output[-300:]
+        calls = max(map(int, re.findall(r"^(\d+) calls waited$", output, re.M)), default=0)
+        assert calls >= 10, f"only {calls} calls were slow"
+        plain_s, slow_s = (_save_s(run) for run in (whole, workdir))
+        took = f"a save took {slow_s:.1f} s instead of {plain_s:.1f} s"
+        assert slow_s >= plain_s + 0.5, f"{calls} calls were slow, and {took}"
         assert most >= 5, f"only {most} steps went by while a save was written"
         runs.assert_same(runs.state(workdir), runs.state(whole))
-    outcome.notes.append(f"up to {most} steps while one save was written")
+        outcome.notes.append(f"{calls} slow calls; {took}, up to {most} steps went by meanwhile")
     return outcome
+
+
+def _steps_beside_a_save(process: subprocess.Popen, workdir: Path) -> int:
+    """Waits for a run's end; the most steps that went by while one save was written."""
+    most, began, end = 0, {}, time.monotonic() + runs.PATIENCE_S
+    while process.poll() is None:
+        assert time.monotonic() < end, f"it had not ended after {runs.PATIENCE_S} s"
+        for path in runs.unfinished(workdir):
+            step = workdirs.status(workdir)["step"]
+            most = max(most, step - began.setdefault(path, step))
+        time.sleep(0.005)
+    return most
+
+
+def _save_s(workdir: Path) -> float:
+    """Median time from a save's first file to its marker."""
+    times = [runs.save_times(workdir, step) for step in runs.committed(workdir)]
+    return statistics.median(marked - begun for begun, marked in times)

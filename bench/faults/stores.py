@@ -1,6 +1,5 @@
 """A work directory in an object store that fails, under processes that are killed."""
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -17,6 +16,10 @@ STEPS = 60
 KILLS = 2
 """Of each run, besides what its store does."""
 KINDS = ("503", "reset", "truncated", "slow")
+WITHIN = 40
+"""Faults come to one of so many first requests of their kind."""
+ANSWERED = ("GET", "POST")
+"""Methods whose answers have a body, which may be truncated."""
 METHODS = {"s3": ("GET", "HEAD", "PUT"), "gs": ("GET", "POST")}
 OVERRIDES = (
     *PLAIN,
@@ -35,21 +38,29 @@ def failing(place: Place) -> Outcome:
     for scheme, open_store in (("s3", stores.s3), ("gs", stores.gcs)):
         with open_store() as store, outcome.trying(place.tries // 2):
             requests = place.tries // 2 - KILLS
-            store.faults.extend(
-                Fault(
-                    place.random.choice(KINDS), "run", method=place.random.choice(METHODS[scheme])
-                )
-                for _ in range(requests)
-            )
+            store.faults.extend(_fault(place, scheme) for _ in range(requests))
             _train(place, store)
             assert not [fault for fault in store.faults if fault.times], "faults that never came"
             here = place.root / store.scheme
             copy(store.url("run"), here)
             assert workdirs.status(here)["state"] == "done"
+            assert any(start.step for start in workdirs.history(here)), "no start resumed"
             _assert_same_losses(here, whole)
             runs.assert_same(runs.state(here, STEPS), runs.state(whole, STEPS))
         outcome.notes.append(f"{store.scheme}://: {KILLS} kills, {requests} requests that failed")
     return outcome
+
+
+def _fault(place: Place, scheme: str) -> Fault:
+    """Of some request, early or late, for a checkpoint or any other file."""
+    method = place.random.choice(METHODS[scheme])
+    kinds = KINDS if method in ANSWERED else tuple(kind for kind in KINDS if kind != "truncated")
+    return Fault(
+        place.random.choice(kinds),
+        place.random.choice(("run", "checkpoints")),
+        method=method,
+        after=place.random.randrange(WITHIN),
+    )
 
 
 def _assert_same_losses(here: Path, whole: Path) -> None:
@@ -71,32 +82,38 @@ def _train(place: Place, store: Proxy) -> None:
     )
     with runs.running(command, log) as launcher:
         _kill(place, launcher, log, [place.random.choice([0, 1])], starts=1)
-        _kill(place, launcher, log, [0, 1], starts=2)
+        _kill(place, launcher, log, [0, 1], starts=2, saves=2)
         launcher.kill()
     code, output = runs.finish(command, log)
     assert code == 0, tail(output)
 
 
 def _kill(
-    place: Place, launcher: subprocess.Popen, log: Path, which: list[int], starts: int
+    place: Place,
+    launcher: subprocess.Popen,
+    log: Path,
+    which: list[int],
+    starts: int,
+    saves: int = 1,
 ) -> None:
-    """After a save of this start has begun, or some steps after."""
+    """After a save of this start has begun, the run's first or a later one, or some steps after.
+
+    When the second begins, the first has ended.
+    """
+    after = [10 * save + 2 for save in range(saves, STEPS // 10)]
 
     def begun() -> bool:
         said = log.read_text().split("; compiling") if log.exists() else []
-        return len(said) > starts and any(
-            f"step     {step}/" in said[starts] for step in (12, 22, 32, 42, 52)
-        )
+        return len(said) > starts and any(f"step     {n}/" in said[starts] for n in after)
 
     runs.wait_until(begun, launcher)
     time.sleep(place.random.uniform(0, 1))
     pids = runs.processes(launcher)
     assert pids.keys() >= set(which), "the run ended before it was killed"
+    for i in which:
+        os.kill(pids[i], signal.SIGKILL)
     if len(which) > 1:
         launcher.kill()
-    for i in which:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pids[i], signal.SIGKILL)
 
 
 def copy(url: str, directory: Path) -> None:

@@ -66,7 +66,8 @@ ROWS: dict[str, Row] = {
     "slow-store": Row(
         storage.slow_store, 1,
         "Each file system call of a checkpoint's writes and syncs takes 50 ms more (a library "
-        "before libc). Survived: steps go on while a save is written, the same bits",
+        "before libc, which counts them). Survived: saves take longer, steps go on while one is "
+        "written, the same bits",
     ),
     "stores": Row(
         stores.failing, 40,
@@ -76,10 +77,10 @@ ROWS: dict[str, Row] = {
         "on a disk",
     ),
     "nan": Row(
-        numbers.nan, 1,
-        "A learning rate that makes the parameters overflow. Survived: no batch whose loss or "
-        "gradient is not finite is learned from, the run stops by itself, and all that it saved "
-        "is finite",
+        numbers.nan, 3,
+        "A learning rate that makes the parameters overflow. Survived: the run stops by itself, "
+        "and all that it saved is finite. In another run one step with a loss that is not finite, "
+        "one with such a gradient alone. Survived: the bits of a run that never saw these batches",
     ),
     "spike": Row(
         numbers.spike, 1,
@@ -89,8 +90,8 @@ ROWS: dict[str, Row] = {
     "bad-shard": Row(
         data.bad_shard, 8,
         "A shard with a flipped bit, or cut short. Survived: the run stops with an error that "
-        "names the shard, or the bit was of no record and the final state is the same to the bit; "
-        "with the shard restored the run ends in the same bits",
+        "names the shard, or the bit (not all of them) was of no record and the final state is the "
+        "same to the bit; with the shard restored the run ends in the same bits",
     ),
     "slow-shard": Row(
         data.slow_shard, 1,
@@ -99,12 +100,14 @@ ROWS: dict[str, Row] = {
     ),
     "vanished-data": Row(
         data.vanished, 2,
-        "The corpus is moved away while a run trains, and while it is down. Survived: a start "
-        "without it is refused by name; back in place, the same bits",
+        "The corpus is moved away while a run trains, and under one that was killed half-way. "
+        "Survived: the first ends, or stops and names it; the second is refused by name and, with "
+        "the corpus back in place, resumes; the same bits",
     ),
     "clock-jump": Row(
         numbers.clock_jump, 2,
-        "The wall clock jumps a day forward, a day back (`time.time` shifted in the process). "
-        "Survived: the run ends, saves keep their interval, the same bits",
+        "The wall clock jumps a day forward, a day back, between two saves by the clock "
+        "(`time.time` shifted in the process). Survived: saves keep their interval before, across "
+        "and after the jump, by the times of their files; the same bits",
     ),
 }  # fmt: skip

@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxlm.errors import UserError
 from jaxlm.site import Workdir
-from jaxlm.workdir import write_durably
+from jaxlm.workdir import write_text
 
 FILE = "skips.json"
 
@@ -171,7 +171,7 @@ def _words(skips: Skips, position: int) -> str:
 
 def save(workdir: Workdir, skips: Skips) -> None:
     """Writes the file, whole, and so that it outlives the machine's power."""
-    write_durably(workdir / FILE, json.dumps(skips.entries) + "\n")
+    write_text(workdir / FILE, json.dumps(skips.entries) + "\n")
 
 
 def _is_window(value: object) -> bool:

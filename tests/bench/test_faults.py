@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from bench import runs
 from bench.faults.command import page
 from bench.faults.place import Outcome
@@ -43,6 +45,8 @@ def test_the_page_tells_losses():
     text = page({"nan": row}, seed=5)
     assert "| nan | 3 | 2 | 1 | 1.0 | LOST: a / b |" in text and "--seed=5" in text
     assert f"1 of {len(ROWS)} rows" in text
+    missing = text.partition("Not run with this code: ")[2].partition(".\n")[0].split(", ")
+    assert len(missing) == len(ROWS) - 1 and "nan" not in missing
 
 
 QUIET = """
@@ -54,18 +58,19 @@ from bench.faults.table import ROWS, Row
 
 def row(place):
     print(jax.default_backend())
-    return Outcome()
+    return Outcome(1, int(sys.argv[2]))
 
 ROWS.clear()
 ROWS["row"] = Row(row, 1, "")
-command.main([f"--workdir={sys.argv[1]}", f"--page={sys.argv[1]}/page.md"])
+sys.exit(command.main([f"--workdir={sys.argv[1]}", f"--page={sys.argv[1]}/page.md"]))
 """
 
 
-def test_it_looks_for_no_accelerator(tmp_path):
+@pytest.mark.parametrize("survived", [1, 0])
+def test_it_ends_with_1_if_a_fault_was_lost_and_looks_for_no_accelerator(tmp_path, survived: int):
     """Nor says JAX then that there is none."""
     unset = {name: value for name, value in os.environ.items() if name != "JAX_PLATFORMS"}
-    command = [sys.executable, "-c", QUIET, str(tmp_path)]
+    command = [sys.executable, "-c", QUIET, str(tmp_path), str(survived)]
     done = subprocess.run(command, env=unset, capture_output=True, text=True)
-    assert done.returncode == 0 and "\ncpu\n" in done.stdout
+    assert done.returncode == 1 - survived and "\ncpu\n" in done.stdout
     assert done.stderr == ""

@@ -56,7 +56,7 @@ def test_a_new_run_from_the_parameters_of_another(origin, config, tmp_path, kind
     output = finish([*command, f"--init-from={path}"], tmp_path / "run")
     taken = path if kind == "snapshot" else checkpoint.full(origin) / "40"
     assert f"parameters from {taken}" in output and "training from step 0 to 3" in output
-    assert workdirs.history(tmp_path / "run")[0].init_from == str(path)
+    assert workdirs.history(tmp_path / "run")[0].init_from == str(taken)
     state = runs.state(tmp_path / "run", 3)
     name = "['params']['head']['kernel']"
     expected = runs.state(origin, 40)[name]

@@ -103,9 +103,8 @@ def test_one_run_at_a_time(store: Proxy, config, tmp_path):
     third = tmp_path / "third"
     with runs.running(runs.train(config, url, *long), third) as process:
         runs.wait_until(runs.says(third, "resuming at step"), process)
-    assert (
-        "waiting up to" not in third.read_text()
-    )  # it was on this machine, and is known to be gone
+    # It was on this machine, and is known to be gone.
+    assert "waiting to see whether it lives on" not in third.read_text()
 
 
 def test_damage_is_refused_and_fallback_goes_on_from_the_one_before(

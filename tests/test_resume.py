@@ -1,0 +1,143 @@
+"""Where a start begins, and what it leaves as it was if it is refused."""
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from jaxlm import resume, run, saving, state, workdir
+from jaxlm.config import Config, DataConfig, EvaluateConfig, TrainConfig
+from jaxlm.data import skips
+from jaxlm.integrity import CheckpointError
+from jaxlm.run import Beginning, Options, Run
+from jaxlm.schema import ConfigError
+from tests import tiny
+
+CONFIG = Config(
+    model=replace(tiny.MODEL, n_layers=1),
+    data=DataConfig(source="synthetic", seq_len=tiny.T),
+    train=TrainConfig(batch_size=8, rows_per_device=1, end="100 steps"),
+    evaluate=EvaluateConfig(every=None),
+)
+
+
+@contextlib.contextmanager
+def prepared(directory: Path) -> Iterator[Run]:
+    found = run.prepare(CONFIG, directory)
+    with jax.set_mesh(found.mesh):
+        try:
+            yield found
+        finally:
+            found.checkpoints.close()
+            found.snapshots.close()
+
+
+def save(found: Run, step: int, position: int, seed: int = 5) -> None:
+    """A full checkpoint and a snapshot."""
+    fresh = state.init(found.step.model, found.step.optimizer, seed, found.where)
+    fresh = fresh._replace(position=state.split_position(position))
+    notes = run.notes(found, position, {})
+    found.checkpoints.save(fresh, step, notes)
+    assert found.checkpoints.wait() is None
+    found.snapshots.save(saving.snapshot_of(fresh.params), step, notes)
+    assert found.snapshots.wait() is None
+
+
+def begin(directory: Path, **options) -> Beginning:
+    with prepared(directory) as found:
+        return resume.begin(found, Options(**options), lambda line: None)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory) -> Path:
+    """A run with one at step 10, row 80. Not to be written to."""
+    directory = tmp_path_factory.mktemp("saved")
+    with prepared(directory) as found:
+        save(found, 10, 80)
+    return directory
+
+
+# ---- a start that is refused, and one that is not ------------------------------------------------
+
+
+@pytest.fixture
+def again(saved, tmp_path) -> Path:
+    """A copy of `saved`, with a snapshot of a step that will be done again."""
+    directory = Path(shutil.copytree(saved, tmp_path / "run"))
+    snapshots = directory / "checkpoints" / "snapshots"
+    shutil.copytree(snapshots / "10", snapshots / "15")
+    return directory
+
+
+def snapshots(directory: Path) -> list[str]:
+    return sorted(path.name for path in (directory / "checkpoints" / "snapshots").iterdir())
+
+
+def test_a_refused_start_moves_no_snapshot(again):
+    (again / skips.FILE).write_text("[[80, 84]]")
+    with pytest.raises(ConfigError, match="which is not whole batches"):
+        begin(again)
+    assert snapshots(again) == ["10", "15"]
+    (again / skips.FILE).unlink()
+    assert begin(again).step == 10
+    assert snapshots(again) == ["10"]
+
+
+def test_a_start_says_where_the_run_is(again):
+    """Else what an earlier start had said would be taken for its own word."""
+    workdir.write_status(again, "stopped", 15, 120, 800, saved=15)
+    with pytest.raises(CheckpointError, match="has saved step 15, and now it is not there"):
+        begin(again)
+    assert workdir.status(again)["state"] == "stopped"
+    begin(again, fallback=True)
+    found = workdir.status(again)
+    assert (found["state"], found["step"], found["position"]) == ("training", 10, 80)
+    assert found["saved"] == 10
+    begin(again)  # a start killed before its first report is followed by one without the flag
+
+
+def test_a_run_that_has_gone_back_over_all_that_was_left_is_done(again):
+    (again / skips.FILE).write_text('[[80, 800, "00000099-784-spike"]]')
+    found = begin(again)
+    assert (found.step, found.position) == (10, 800)
+
+
+# ---- a new run from the parameters of another ----------------------------------------------------
+
+
+def embedding(found: Beginning) -> np.ndarray:
+    return np.asarray(jax.tree.leaves(found.state.params)[0])
+
+
+def test_a_run_without_a_checkpoint_goes_on_with_the_parameters_it_began_with(saved, tmp_path):
+    other = Path(shutil.copytree(saved, tmp_path / "other"))
+    taken = other / "checkpoints" / "full" / "10"
+    directory = tmp_path / "run"
+    first = begin(directory, init_from=str(other))
+    assert workdir.history(directory)[-1].init_from == str(taken)
+    with pytest.raises(ConfigError) as e:
+        begin(directory)
+    assert f"begun with the parameters of {taken}, and has no checkpoint of its" in str(e.value)
+    assert f"Give --init-from={taken} again" in str(e.value)
+    with pytest.raises(ConfigError, match="was begun with the parameters of"):
+        begin(directory, init_from=str(saved))
+    with prepared(other) as found:  # which trains on meanwhile
+        save(found, 20, 160, seed=1)
+    for again in (str(other), str(taken)):
+        assert (embedding(begin(directory, init_from=again)) == embedding(first)).all()
+    assert [start.init_from for start in workdir.history(directory)] == 3 * [str(taken)]
+    shutil.rmtree(taken)
+    with pytest.raises(ConfigError, match=f"--init-from={taken}: is no checkpoint"):
+        begin(directory, init_from=str(other))
+
+
+def test_a_run_that_drew_its_parameters_may_begin_again_with_others(saved, tmp_path):
+    drawn = begin(tmp_path)
+    assert workdir.history(tmp_path)[-1].init_from is None
+    taken = begin(tmp_path, init_from=str(saved))
+    assert (embedding(taken) != embedding(drawn)).any()
