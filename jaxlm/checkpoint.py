@@ -363,7 +363,7 @@ def _is_there(path: epath.Path) -> bool:
     if storage.is_url(str(path)):
         return path.exists()
     try:
-        path.stat()
+        Path(path).stat()  # its own `stat` fails for an owner without a name
     except FileNotFoundError:
         return False
     except OSError as e:

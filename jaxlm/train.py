@@ -153,6 +153,7 @@ def loop(
         run, writer, programs.train_step, programs.checksums, step, programs.verify_first
     )
     reader, saves = Reader(run, writer, judge, stop), Saves(run, checks, judge)
+    asked = np.zeros(2, np.int32)
     with contextlib.closing(writer), loader:
         need = attention.need(cfg.model, cfg.data.seq_len)
         say(attention.describe(run.step.model.attention, run.mesh.devices.flat[0], need))
@@ -185,19 +186,25 @@ def loop(
             if checks.due(before, position):
                 checks.compare(train_state, step)
             stopping = asked[STOP] and reader.applied and position < cfg.end
-            if evaluating and not stopping:  # there may be no time for it
-                evaluation(train_state.params, step, position)
+            saves.want(before, position, asked[SAVE])
             if stopping or position == cfg.end:
                 break
-            saves.want(before, position, asked[SAVE])
             if reader.applied:
                 saves(train_state, step, position)
-        saves.last(train_state, step, position)
-        writer.status("done" if position == cfg.end else "stopped", step, position)
-    if position < cfg.end:
+            if evaluating:  # after the save, which is written meanwhile
+                evaluation(train_state.params, step, position)
+        complete, stopping = position == cfg.end, bool(asked[STOP])
+        saves.last(train_state, step, position, evaluation if complete and not stopping else None)
+        writer.status("done" if complete else "stopped", step, position)
+    return _exit_code(step, complete, stopping)
+
+
+def _exit_code(step: int, complete: bool, stopping: bool) -> int:
+    if complete and stopping:
+        say("asked to stop: no held-out loss at the end; jaxlm evaluate gives it")
+    if not complete:
         say(f"stopped as asked: step {step} is saved; the same command goes on from there")
-        return RESTART
-    return 0
+    return 0 if complete else RESTART
 
 
 class Reader:
@@ -328,12 +335,20 @@ class Saves:
             if wanted.snapshot and not (first and self._full.finish()):
                 self._snapshots.save(saving.snapshot_of(train_state.params), step, notes)
 
-    def last(self, train_state: TrainState, step: int, position: int) -> None:
-        """The save that a process ends with; waits for it."""
+    def last(
+        self, train_state: TrainState, step: int, position: int, evaluation: "Evaluation | None"
+    ) -> None:
+        """The save that a process ends with; waits for it, when it has evaluated meanwhile."""
+
+        def meanwhile() -> None:
+            if evaluation is not None:
+                evaluation(train_state.params, step, position)
+
         self._checks.compare(train_state, step)
         notes = run_lib.notes(self._run, position, self._judge.memory)
         with HERE.during(Activity.SAVE):
-            self._full.save_last(train_state, step, notes)
+            for_ever = self._wanted.for_ever
+            self._full.save_last(train_state, step, notes, for_ever, meanwhile)
             self._snapshots.finish()
 
 
