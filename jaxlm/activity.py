@@ -5,9 +5,11 @@ Of the main thread alone, which does one thing at a time; other threads may look
 
 import contextlib
 import os
+import statistics
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from enum import StrEnum
@@ -110,6 +112,33 @@ class Record:
         now = time.monotonic()
         self._spent[self.current.activity] += now - self._counted_s
         self._counted_s = now
+
+
+FEW = 3
+"""Step times that a median needs at least."""
+
+
+class StepTimes:
+    """How long the last steps took, waits for rows included, by the record of a process."""
+
+    def __init__(self, here: Record) -> None:
+        self._here = here
+        self.last_s: deque[float] = deque(maxlen=101)
+        self._step, self._trained_s = here.step, 0.0
+
+    def look(self) -> None:
+        """Call it about as often as steps are done, or oftener."""
+        spent = self._here.spent()
+        trained_s = spent[Activity.STEP] + spent[Activity.DATA]
+        done = self._here.step - self._step
+        if done > 0 and self._step > 0:
+            self.last_s.append((trained_s - self._trained_s) / done)
+        if done:
+            self._step, self._trained_s = self._here.step, trained_s
+
+    def median(self) -> float | None:
+        """Of a step, in seconds; None while there are too few."""
+        return statistics.median(self.last_s) if len(self.last_s) >= FEW else None
 
 
 def process_age_s() -> float:

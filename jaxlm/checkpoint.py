@@ -2,7 +2,7 @@
 
 The order of a resume, the same on every process:
 
-1. Directories without a commit marker are unfinished saves: moved to `abandoned/`, and said so.
+1. Directories without a commit marker are unfinished saves: deleted, and said so.
 2. The newest committed checkpoint is the one. None: the run is new.
 3. Every file is read and compared with its checksum, each process its share; all agree.
 4. Its notes (config, data fingerprint) are compared with this run's; a forbidden change stops it.
@@ -15,6 +15,7 @@ A save that fails is an outcome, not an exception: the run goes on, and `saving.
 import contextlib
 import functools
 import logging
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,7 +29,7 @@ from orbax.checkpoint import checkpoint_managers as policies
 from orbax.checkpoint._src.multihost import multihost
 from orbax.checkpoint.options import AsyncOptions, AtomicityMode, AtomicityOptions
 
-from jaxlm import cluster, integrity, storage, stored_arrays, vote
+from jaxlm import cluster, integrity, storage, stored_arrays, terminal, vote
 from jaxlm.errors import EnvironmentProblem, UserError
 from jaxlm.integrity import CheckpointError
 from jaxlm.models.transformer import Params
@@ -72,6 +73,8 @@ class Checkpoints:
             stored_arrays.prepare(str(directory))
         self._before = before_commit
         self._saving: _Save | None = None
+        self._failed: set[int] = set()
+        """Steps of failed saves of which Orbax does not know that they are gone."""
         self.cost: Cost | None = None
         """Of the last save that ended well."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="jaxlm-save")
@@ -95,6 +98,10 @@ class Checkpoints:
                 multiprocessing_options=_barriers(self._directory.name),
             ),
         )
+        self._for_ever = self._marked()
+        deleter = self._manager._checkpoint_deleter
+        self._delete = deleter.delete_steps
+        setattr(deleter, "delete_steps", self._try_to_delete)  # noqa: B010
 
     def latest(self) -> int | None:
         """Step of the newest committed checkpoint."""
@@ -102,11 +109,11 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """Of all committed checkpoints, in order."""
-        found, save = self._manager.all_steps(), self._saving
-        # Orbax counts a save from its start on, and one that failed until it is discarded.
-        if save is not None and not save.is_whole and not save.discarded:
-            found = [step for step in found if step != save.step]
-        return sorted(found)
+        # Orbax counts a save from its start on, and one that failed until it has looked again.
+        pending = {*self._failed}
+        if self._saving is not None and not self._saving.is_over:
+            pending.add(self._saving.step)
+        return sorted({*self._manager.all_steps()} - pending)
 
     def path(self, step: int) -> epath.Path:
         """Where the checkpoint of a step lies."""
@@ -123,7 +130,11 @@ class Checkpoints:
         start_s = time.monotonic()
         self._saving = save = _Save(step, for_ever)
         if not self._ready(save):
+            self._failed.add(step)
             return
+        if for_ever:
+            self._for_ever.add(step)
+        self._forget_error()
         args = ocp.args.Composite(
             **{STATE: ocp.args.PyTreeSave(tree), NOTES: ocp.args.JsonSave(notes)}
         )
@@ -156,21 +167,26 @@ class Checkpoints:
         )
 
     def discard_failed(self) -> None:
-        """Deletes what a failed save has left, for its room; on all processes, when all have ended.
+        """Deletes what failed saves have left, for its room; on all processes, when all have ended.
 
-        Orbax counts it, and would not delete what it thought to be replaced.
+        What cannot be done now, as where a store is away, the next save does before it begins.
         """
-        assert self._saving is not None and not self.busy
+        assert not self.busy
+        with contextlib.suppress(Exception):
+            self._discard_failed()
+
+    def _discard_failed(self) -> None:
+        """Orbax counts them, and would not delete what it thought to be replaced."""
         self._forget_error()
         if jax.process_index() == 0:
-            with contextlib.suppress(Exception):  # the next save tries it again
-                self._remove_unfinished(self._saving.step)
+            for step in self._failed:
+                self._remove_unfinished(step)
         self.reload()
-        self._saving.discarded = True
+        self._failed.clear()
 
     def _remove_unfinished(self, step: int) -> None:
         path = self.path(step)
-        if path.exists() and not (path / MARKER).exists():
+        if not _is_there(path / MARKER) and _is_there(path):
             path.rmtree()
 
     def close(self) -> None:
@@ -191,6 +207,8 @@ class Checkpoints:
         Orbax has them wait for each other while it begins one, until a barrier gives up.
         """
         try:
+            if self._failed:
+                self._discard_failed()
             if jax.process_index() == 0:
                 self._remove_unfinished(save.step)
             probe = self._directory / f".probe-{jax.process_index()}"
@@ -211,16 +229,27 @@ class Checkpoints:
 
     def _end(self, save: "_Save", start_s: float, started_s: float) -> None:
         try:
+            if save.errors:  # it did not come to where its own threads are waited for
+                self._manager._wait_for_checkpointers()
             self._manager.wait_until_finished()
         except Exception as e:
             save.errors.append(e)
         if not save.errors:
             self.cost = Cost(started_s - start_s, time.monotonic() - started_s)
             return
+        self._failed.add(save.step)
         try:
             save.vote.fail(cluster.save_s())
         except Exception as e:
             save.errors.append(e)
+
+    def _try_to_delete(self, steps: list[int]) -> None:
+        """Old checkpoints, behind a commit: where that fails, the new one is whole all the same."""
+        try:
+            self._delete(steps)
+        except Exception as e:
+            line = f"{self._directory}: old checkpoints could not be deleted ({_words(e)})"
+            terminal.show(f"{line}; they take room until a start can, or somebody", sys.stderr)
 
     def _in_step(self, *, key: str, timeout_ms: int) -> None:
         """Orbax's barriers in the background."""
@@ -289,6 +318,11 @@ class Checkpoints:
     def reload(self) -> None:
         """Looks again at what is there, after checkpoints were moved."""
         self._manager.reload()
+        self._for_ever = self._marked()
+
+    def _marked(self) -> set[int]:
+        """Steps of checkpoints that are never deleted."""
+        return {s for s in self._manager.all_steps() if _is_there(self.path(s) / FOR_EVER)}
 
 
 class _Save:
@@ -299,21 +333,18 @@ class _Save:
         self.vote = Vote()
         self.errors: list[Exception] = []
         self.ended: Future[None] | None = None
-        self.discarded = False
-        """Whether what a failed one has left is gone, and Orbax has looked again."""
 
     @property
     def is_over(self) -> bool:
         return self.ended is not None and self.ended.done()
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether its commit marker is there."""
-        return self.is_over and not self.errors
-
 
 class _ForEver:
-    """Orbax's policy for checkpoints that are marked."""
+    """Orbax's policy for checkpoints that are marked.
+
+    It is asked in the middle of a save, and asks nobody: what it could not tell there would leave
+    this process behind, and the others waiting for it.
+    """
 
     def __init__(self, checkpoints: Checkpoints):
         self._checkpoints = checkpoints
@@ -321,7 +352,23 @@ class _ForEver:
     def should_preserve(
         self, checkpoints: Sequence[policies.PolicyCheckpointInfo], *, context: Any
     ) -> list[bool]:
-        return [(self._checkpoints.path(c.step) / FOR_EVER).exists() for c in checkpoints]
+        return [c.step in self._checkpoints._for_ever for c in checkpoints]
+
+
+def _is_there(path: epath.Path) -> bool:
+    """Whether it is; `EnvironmentProblem` if that cannot be told, which `exists` takes for a no.
+
+    Things are deleted for it.
+    """
+    if storage.is_url(str(path)):
+        return path.exists()
+    try:
+        Path(path).stat()  # its own `stat` fails for an owner without a name
+    except FileNotFoundError:
+        return False
+    except OSError as e:
+        raise EnvironmentProblem(f"{path}: cannot be looked for ({e.strerror})") from e
+    return True
 
 
 def _words(error: Exception) -> str:
@@ -368,22 +415,24 @@ def abandoned(workdir: Workdir, why: str) -> epath.Path:
     return home(workdir) / "abandoned" / why
 
 
-def abandon_unfinished(workdir: Workdir) -> None:
-    """Moves saves without a commit marker to `abandoned/`; all processes call it and wait.
+def abandon_unfinished(workdir: Workdir, saved: int | None) -> None:
+    """Deletes saves without a commit marker; all processes call it and wait.
 
-    In a store, where a move is a copy, they are deleted.
+    But not that of step `saved`, the last one to be whole: it has lost its marker, and is moved to
+    `abandoned/`.
     """
     if jax.process_index() == 0:
         for kind in (full(workdir), snapshots(workdir)):
             kind.mkdir(parents=True, exist_ok=True)  # in a store there are none, and none is needed
             for path in sorted(kind.iterdir()) if kind.is_dir() else ():
-                if path.is_dir() and not (path / MARKER).exists():
-                    if storage.is_url(str(path)):
-                        storage.delete_directory(str(path))
-                        done = "deleted"
-                    else:
-                        done = f"moved to {abandon(workdir, path, time.strftime('%Y%m%d-%H%M%S'))}"
-                    print(f"{path}: a save that was not finished; {done}", flush=True)
+                if not (path.name.isdecimal() and path.is_dir()) or _is_there(path / MARKER):
+                    continue
+                if kind == full(workdir) and int(path.name) == saved:
+                    target = abandon(workdir, path, f"unmarked-{time.strftime('%Y%m%d-%H%M%S')}")
+                    terminal.show(f"{path}: has lost its marker; moved to {target}")
+                else:
+                    path.rmtree()
+                    terminal.show(f"{path}: a save that was not finished; deleted")
     cluster.gather("unfinished saves are out of the way", True)
 
 

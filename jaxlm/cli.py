@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from jaxlm import platforms, site, storage
+from jaxlm import platforms, site, storage, terminal
 from jaxlm.errors import EnvironmentProblem, UserError
 
 if TYPE_CHECKING:
@@ -60,16 +60,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         if code is None:
             raise
         return code
+    finally:
+        if args.command == "train":
+            terminal.let_go()
 
 
 def _tell(command: str, error: Exception) -> int | None:
     """Says what a user can put right; the exit code, None for a bug."""
     error = storage.problem(error) or error
     if isinstance(error, UserError):
-        print(f"jaxlm {command}: {error}", file=sys.stderr, flush=True)
+        terminal.show(f"jaxlm {command}: {error}", sys.stderr)
         return error.exit_code
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        print(f"jaxlm {command}: {error}; make room, then start again", file=sys.stderr)
+        terminal.show(f"jaxlm {command}: {error}; make room, then start again", sys.stderr)
         return EnvironmentProblem.exit_code
     return None
 
@@ -81,9 +84,9 @@ def _end_alone(code: int | None) -> NoReturn:
     code would be lost, and a run that no restart can help would be started again.
     """
     if code is None:
-        traceback.print_exc()
-    sys.stdout.flush()
-    sys.stderr.flush()
+        with terminal.dropping():
+            traceback.print_exc()
+    terminal.let_go()
     os._exit(1 if code is None else code)
 
 

@@ -51,7 +51,7 @@ class Drift:
     @property
     def memory(self) -> Memory:
         """What a later `Drift` goes on with."""
-        return {"blocks": self._blocks, "open": self._open}
+        return {"blocks": self._blocks, "open": list(self._open)}
 
     def forget(self) -> None:
         """Starts anew: the data, the schedule or the model's noise has changed on purpose."""

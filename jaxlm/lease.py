@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from jaxlm import storage
+from jaxlm import storage, terminal
 from jaxlm.errors import EnvironmentProblem
 
 RENEW_S, DEAD_S = 10.0, 60.0
@@ -97,7 +97,7 @@ class Lease:
         while not self._may_take(seen, unchanged_s) or not self._write(seen.generation):
             if not told and seen.holder is not None:
                 line = f"{self._url}: is held by {seen.holder}; waiting to see whether it lives on"
-                print(line, file=sys.stderr, flush=True)
+                terminal.show(line, sys.stderr)
                 told = True
             time.sleep(LOOK_S)
             now = self._look()
@@ -125,7 +125,7 @@ class Lease:
             with self._one_at_a_time:
                 self._store.write("", None, if_equal=self._generation).result(timeout=ANSWER_S)
         except Exception as e:  # whoever comes next waits for it
-            print(f"{self._url}: could not be deleted ({e})", file=sys.stderr, flush=True)
+            terminal.show(f"{self._url}: could not be deleted ({e})", sys.stderr)
 
     def confirm(self) -> None:
         """`Lost` if another process has taken it; an error of the client if none can tell."""

@@ -17,7 +17,7 @@ import numpy as np
 from jax import numpy as jnp
 from tqdm import tqdm
 
-from jaxlm import activity, hardware
+from jaxlm import activity, hardware, terminal
 from jaxlm.activity import Activity
 from jaxlm.clock import crossed
 from jaxlm.config import ModelConfig
@@ -168,7 +168,8 @@ class Writer:
     def say(self, line: str) -> None:
         """A line on the terminal of process 0 that does not tear the progress bar."""
         if self._main:
-            self._bar.write(line) if not self._bar.disable else print(line, flush=True)
+            with terminal.dropping():
+                self._bar.write(line) if not self._bar.disable else terminal.show(line)
 
     def record(self, values: dict[str, Any]) -> None:
         """A line of `metrics.jsonl`, and TensorBoard scalars for its numbers."""
@@ -213,7 +214,8 @@ class Writer:
     def close(self) -> None:
         """Closes files."""
         if self._main:
-            self._bar.close()
+            with terminal.dropping():
+                self._bar.close()
             with self.going_on():
                 self._file.close()
             if self._events is not None:
@@ -233,7 +235,8 @@ class Writer:
         if not self._main:
             return read
         if not self._bar.disable:
-            self._bar.update(done.step - self._bar.n)
+            with terminal.dropping():
+                self._bar.update(done.step - self._bar.n)
         spent = activity.HERE.spent()  # less evaluation and saving, which are no training
         waited_s = spent[Activity.DATA]
         now = Interval(done.step, spent[Activity.STEP] + waited_s, waited_s)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from jaxlm import storage
+from jaxlm import storage, terminal
 from jaxlm.errors import EnvironmentProblem, UserError
 
 PREFIX = "jaxlm-workdir-"
@@ -150,7 +150,7 @@ class Mirror:
                 told = False
             except (UserError, OSError) as e:
                 if not told:
-                    print(f"{e}; training goes on", file=sys.stderr, flush=True)
+                    terminal.show(f"{e}; training goes on", sys.stderr)
                 told = True
 
     def _send(self, path: Path, soon: bool) -> None:

@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Callable
 from http.client import HTTPException
 
+from jaxlm import terminal
 from jaxlm.safety import WatchConfig
 from jaxlm.signals import Stop
 
@@ -31,6 +32,8 @@ class Listener:
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         self._cfg, self._stop = cfg, stop
         self._failed = False
+        self._maintained_before: bool | None = None
+        """Whether maintenance was told of before this start; None until the first answer."""
         for name, heed in (("preempted", self._preempted), ("maintenance-event", self._maintained)):
             threading.Thread(target=self._listen, args=[name, heed], daemon=True).start()
 
@@ -40,11 +43,20 @@ class Listener:
         return value == "TRUE"
 
     def _maintained(self, value: str) -> bool:
-        """A machine that is moved (MIGRATE_ON_HOST_MAINTENANCE) goes on."""
+        """A machine that is moved (MIGRATE_ON_HOST_MAINTENANCE) goes on.
+
+        So does a run that starts under a notice, which may stay up for an hour: each start would
+        end at once, for nothing.
+        """
         ends = value.startswith("TERMINATE")
-        if ends:
+        if ends and self._maintained_before is None:
+            line = "GCE said before this start that this machine is to end; training goes on"
+            terminal.show(line, sys.stderr)
+        elif ends and not self._maintained_before:
             self._stop.ask("GCE says that this machine is to end", self._cfg.notice_seconds)
-        return ends
+            return True
+        self._maintained_before = ends
+        return False
 
     def _listen(self, name: str, heed: Callable[[str], bool]) -> None:
         """Until the notice comes. A server that fails ends no run: it is said once."""
@@ -56,7 +68,7 @@ class Listener:
                 if not self._failed:
                     self._failed = True
                     line = f"{self._url}/{name}: no notices come from there ({e}); training goes on"
-                    print(line, file=sys.stderr, flush=True)
+                    terminal.show(line, sys.stderr)
                 time.sleep(retry_s)
                 retry_s = min(2 * retry_s, RETRY_AT_MOST_S)
             else:

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from etils import epath
 
-from jaxlm import checkpoint, cluster, site, workdir
+from jaxlm import checkpoint, cluster, site, terminal, workdir
 from jaxlm.checkpoint import Checkpoints
 from jaxlm.config import Config
 from jaxlm.data import skips
@@ -63,7 +63,7 @@ def go_back(run: Run, back: GoBack) -> Run:
     """
     run.checkpoints.wait()
     run.snapshots.wait()
-    checkpoint.abandon_unfinished(run.workdir)
+    checkpoint.abandon_unfinished(run.workdir, workdir.saved(run.workdir))
     found = _without(run, back)
     if jax.process_index() == 0:
         skips.save(run.workdir, found)
@@ -97,7 +97,7 @@ def abandon_overtaken(run: Run) -> None:
         site.send(run.workdir)
         for kept, event in moving:
             target = checkpoint.abandon(run.workdir, kept.path, event)
-            print(f"{kept.path}: has learned from {event}; moved to {target}", flush=True)
+            terminal.show(f"{kept.path}: has learned from {event}; moved to {target}")
     cluster.gather("overtaken checkpoints are moved", True, cluster.restore_s())
     run.checkpoints.reload()
     run.snapshots.reload()

@@ -114,7 +114,8 @@ class WatchConfig:
     heartbeat_seconds: float = free(60.0)
     """A process of which nothing was heard for so long is lost."""
     grace_seconds: float = free(30.0)
-    """From SIGTERM, Ctrl-C or the notice of a spot machine until the process ends, saved or not."""
+    """From SIGTERM, Ctrl-C, SIGHUP or the notice of a spot machine until the process ends, saved or
+    not."""
     notice_seconds: float = free(90.0)
     """The same from SIGUSR1 or SIGUSR2, which a scheduler sends ahead, as Slurm's
     --signal=USR1@90, and from the notice of a maintenance."""

@@ -7,12 +7,13 @@ so the code of a process that is still writing comes last, and puts off what clo
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
 from jax import numpy as jnp
 
-from jaxlm import cluster
+from jaxlm import cluster, terminal
 from jaxlm.checkpoint import Checkpoints
 from jaxlm.errors import EnvironmentProblem
 from jaxlm.models.transformer import Params
@@ -36,6 +37,8 @@ class Saver:
         self._step: int | None = None
         """Of the save whose outcome the processes have not told each other yet."""
         self._failures, self._told = 0, False
+        self._for_ever = False
+        """Whether one that is kept for ever is owed: asked for, and not saved yet."""
         self.begun = checkpoints.latest() is not None
         """Whether there was a save: the same on all processes."""
 
@@ -52,14 +55,27 @@ class Saver:
     def save(self, tree: Any, step: int, notes: dict[str, Any], for_ever: bool = False) -> None:
         """Starts a save, after the one before; returns once the arrays are copied."""
         self.finish()
-        self._checkpoints.save(tree, step, notes, for_ever)
+        self._for_ever = self._for_ever or for_ever
+        self._checkpoints.save(tree, step, notes, self._for_ever)
         self._last_s, self._step, self._told = time.monotonic(), step, False
         self.begun = True
 
-    def save_last(self, tree: Any, step: int, notes: dict[str, Any]) -> None:
-        """Saves and waits, again if need be. `EnvironmentProblem` if it cannot be done."""
-        for wait_s in (*LAST_WAITS_S, None):
-            self.save(tree, step, notes)
+    def save_last(
+        self,
+        tree: Any,
+        step: int,
+        notes: dict[str, Any],
+        for_ever: bool = False,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Saves and waits, again if need be. `EnvironmentProblem` if it cannot be done.
+
+        `meanwhile`: called once, when the first try is on its way.
+        """
+        for number, wait_s in enumerate((*LAST_WAITS_S, None)):
+            self.save(tree, step, notes, for_ever)
+            if number == 0:
+                meanwhile()
             problem = self.finish()
             if problem is None:
                 return
@@ -76,13 +92,13 @@ class Saver:
         mine = self._checkpoints.wait()
         problems = cluster.gather(f"step {step} is saved", mine and str(mine))
         problem = next(filter(None, problems), None)
-        if problem is None:
-            self._failures = 0
-            return None
-        self._checkpoints.discard_failed()
-        latest = self._checkpoints.latest()
-        if latest == step:  # it is whole: what failed came after its commit
-            self._failures = 0
+        latest = step
+        if problem is not None:
+            self._checkpoints.discard_failed()
+            # All must come to the same, and one may not have been able to look.
+            latest = cluster.of_first("the newest checkpoint", self._checkpoints.latest)
+        if problem is None or latest == step:  # it is whole: what failed came after its commit
+            self._failures, self._for_ever = 0, False
             return None
         self._failures += 1
         self.begun = latest is not None
@@ -91,14 +107,14 @@ class Saver:
     def _interval_s(self) -> float:
         if not self.busy and self._checkpoints.wait() is not None:
             self._tell_failure()
-            return min(RETRY_S * 2**self._failures, RETRY_AT_MOST_S)
+            return min(RETRY_S * 2 ** min(self._failures, 16), RETRY_AT_MOST_S)
         return self.schedule.interval_s(self._checkpoints.cost)
 
     def _tell_failure(self) -> None:
         problem = self._checkpoints.wait()
         if problem is not None and not self._told:
             line = f"process {jax.process_index()}: {problem}; it will be tried again"
-            print(line, file=sys.stderr, flush=True)
+            terminal.show(line, sys.stderr)
             self._told = True
 
 

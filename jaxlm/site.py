@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from jaxlm import lease, storage
+from jaxlm import lease, storage, terminal
 from jaxlm.errors import EnvironmentProblem, UserError
 from jaxlm.lease import Lease
 from jaxlm.mirror import LOCK, PROBE, Mirror
@@ -168,7 +168,7 @@ def _lock(workdir: Path) -> Iterator[IO[str]]:
             )
         if not (here or told):
             line = f"{workdir}: is held by pid {pid} on {host}; waiting to see whether it is"
-            print(f"{line} dead, for up to {DEAD_S:.0f} s", file=sys.stderr, flush=True)
+            terminal.show(f"{line} dead, for up to {DEAD_S:.0f} s", sys.stderr)
             told = True
         time.sleep(0.2)
 

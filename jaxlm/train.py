@@ -1,7 +1,8 @@
 """The training loop.
 
 What all hosts must do alike (save, stop) is decided by the step: each process feeds its flags, the
-step takes their maximum, and every process acts on the same result, read one step late.
+step takes their maximum, and every process acts on the same result, read one step late. A process
+that is alone need not wait for that to stop.
 """
 
 import contextlib
@@ -26,6 +27,7 @@ from jaxlm import (
     schedule,
     site,
     state,
+    terminal,
     workdir,
 )
 from jaxlm import mesh as mesh_lib
@@ -47,7 +49,7 @@ from jaxlm.ops import attention
 from jaxlm.optim.schedules import Span
 from jaxlm.run import Beginning, Opened, Options, Run
 from jaxlm.saving import FULL, SNAPSHOT, Saver
-from jaxlm.signals import Stop
+from jaxlm.signals import STEPS_ALONE, STEPS_TOGETHER, Haste, Stop
 from jaxlm.site import Workdir
 from jaxlm.state import TrainState
 from jaxlm.step import Controls, compile_train_step
@@ -150,7 +152,8 @@ def loop(
     checks = Checks(
         run, writer, programs.train_step, programs.checksums, step, programs.verify_first
     )
-    reader, saves = Reader(writer, judge), Saves(run, checks, judge)
+    reader, saves = Reader(run, writer, judge, stop), Saves(run, checks, judge)
+    asked = np.zeros(2, np.int32)
     with contextlib.closing(writer), loader:
         need = attention.need(cfg.model, cfg.data.seq_len)
         say(attention.describe(run.step.model.attention, run.mesh.devices.flat[0], need))
@@ -183,33 +186,48 @@ def loop(
             if checks.due(before, position):
                 checks.compare(train_state, step)
             stopping = asked[STOP] and reader.applied and position < cfg.end
-            if evaluating and not stopping:  # there may be no time for it
-                evaluation(train_state.params, step, position)
+            saves.want(before, position, asked[SAVE])
             if stopping or position == cfg.end:
                 break
-            saves.want(before, position, asked[SAVE])
             if reader.applied:
                 saves(train_state, step, position)
-        saves.last(train_state, step, position)
-        writer.status("done" if position == cfg.end else "stopped", step, position)
-    if position < cfg.end:
+            if evaluating:  # after the save, which is written meanwhile
+                evaluation(train_state.params, step, position)
+        complete, stopping = position == cfg.end, bool(asked[STOP])
+        saves.last(train_state, step, position, evaluation if complete and not stopping else None)
+        writer.status("done" if complete else "stopped", step, position)
+    return _exit_code(step, complete, stopping)
+
+
+def _exit_code(step: int, complete: bool, stopping: bool) -> int:
+    if complete and stopping:
+        say("asked to stop: no held-out loss at the end; jaxlm evaluate gives it")
+    if not complete:
         say(f"stopped as asked: step {step} is saved; the same command goes on from there")
-        return RESTART
-    return 0
+    return 0 if complete else RESTART
 
 
 class Reader:
     """Reads steps: what all asked for in them, and what is to be done about some."""
 
-    def __init__(self, writer: Writer, judge: Judge):
-        self._writer, self._judge = writer, judge
+    def __init__(self, run: Run, writer: Writer, judge: Judge, stop: Stop):
+        self._run, self._writer, self._judge, self._stop = run, writer, judge, stop
+        self._alone = jax.process_count() == 1
+        stop.steps = STEPS_ALONE if self._alone else STEPS_TOGETHER
+        self._haste = Haste(run.cfg.watch, stop.steps)
         self._verdicts: list[Verdict] = []
         self.applied = True
         """Whether the last step that was read learned from its batch."""
 
     def push(self, pending: Pending) -> np.ndarray:
         """Takes a dispatched step, reads the one before: int32[2], the flags of all."""
-        return self._take(self._writer.push(pending))
+        asked = self._take(self._writer.push(pending))
+        late = self._haste.look(self._run.checkpoints.cost)
+        if late is not None:
+            self._writer.say(late)
+        if self._alone:  # there is nobody to tell first
+            asked = np.maximum(asked, [saving.NOTHING, self._stop.is_set()])
+        return asked
 
     def flush(self) -> np.ndarray:
         """Reads the last step, if it has not been read; int32[2]."""
@@ -317,12 +335,20 @@ class Saves:
             if wanted.snapshot and not (first and self._full.finish()):
                 self._snapshots.save(saving.snapshot_of(train_state.params), step, notes)
 
-    def last(self, train_state: TrainState, step: int, position: int) -> None:
-        """The save that a process ends with; waits for it."""
+    def last(
+        self, train_state: TrainState, step: int, position: int, evaluation: "Evaluation | None"
+    ) -> None:
+        """The save that a process ends with; waits for it, when it has evaluated meanwhile."""
+
+        def meanwhile() -> None:
+            if evaluation is not None:
+                evaluation(train_state.params, step, position)
+
         self._checks.compare(train_state, step)
         notes = run_lib.notes(self._run, position, self._judge.memory)
         with HERE.during(Activity.SAVE):
-            self._full.save_last(train_state, step, notes)
+            for_ever = self._wanted.for_ever
+            self._full.save_last(train_state, step, notes, for_ever, meanwhile)
             self._snapshots.finish()
 
 
@@ -374,4 +400,4 @@ def make_writer(run: Run, beginning: Beginning) -> Writer:
 def say(line: str) -> None:
     """A line on the terminal, of process 0."""
     if jax.process_index() == 0:
-        print(line, flush=True)
+        terminal.show(line)

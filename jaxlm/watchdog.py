@@ -11,25 +11,21 @@ import faulthandler
 import json
 import os
 import socket
-import statistics
 import sys
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import jax
 
-from jaxlm import cluster
-from jaxlm.activity import HERE, Activity, Record
+from jaxlm import cluster, terminal
+from jaxlm.activity import HERE, Activity, Record, StepTimes
 from jaxlm.safety import WatchConfig
 from jaxlm.signals import Stop, end_at_once, end_in
 from jaxlm.site import Workdir
 
-FEW = 3
-"""Step times that a median needs at least."""
 EXCHANGE_AT_MOST_S = 2.0
 BOARD = "jaxlm/watch"
 NAMED = 8
@@ -75,13 +71,13 @@ class Heard(NamedTuple):
     """How long ago."""
 
 
-def limit_s(cfg: WatchConfig, activity: Activity, step_times_s: Sequence[float]) -> float:
-    """How long a process may be at one thing; `step_times_s`: of the last steps."""
+def limit_s(cfg: WatchConfig, activity: Activity, step_s: float | None) -> float:
+    """How long a process may be at one thing; `step_s`: median of the last steps, if known."""
     if activity not in (Activity.STEP, Activity.DATA):
         return 60 * getattr(cfg, f"{activity}_minutes")
-    if len(step_times_s) < FEW:
+    if step_s is None:
         return 60 * cfg.compile_minutes
-    return max(cfg.patience * statistics.median(step_times_s), cfg.least_seconds)
+    return max(cfg.patience * step_s, cfg.least_seconds)
 
 
 def diagnose(heard: Mapping[int, Heard], lost_s: float) -> Diagnosis | None:
@@ -183,8 +179,7 @@ class Watchdog:
         self.exchange_s = min(EXCHANGE_AT_MOST_S, cfg.heartbeat_seconds / 6)
         self._looked_s = self._awake_s = self._exchanged_s = clock()
         self._heard = {i: (Report(), self._exchanged_s) for i in range(count)}
-        self._step_times_s: deque[float] = deque(maxlen=101)
-        self._step, self._trained_s = here.step, 0.0
+        self._step_times = StepTimes(here)
         self._told: Diagnosis | None = None
         self.report = Report()
 
@@ -194,7 +189,7 @@ class Watchdog:
         if now - self._looked_s > 5 * self.tick_s:  # it is we who were stopped, or asleep
             self._awake_s = now
         self._looked_s = now
-        self._time_steps()
+        self._step_times.look()
         doing, changed_s = self._here.now()
         self.report = Report(
             self._here.step,
@@ -202,7 +197,7 @@ class Watchdog:
             doing.detail,
             doing.waits,
             now - max(changed_s, self._awake_s),
-            limit_s(self._cfg, doing.activity, self._step_times_s),
+            limit_s(self._cfg, doing.activity, self._step_times.median()),
         )
         if self._told is not None:
             return self._told
@@ -231,15 +226,6 @@ class Watchdog:
             for i, (report, beat_s) in self._heard.items()
         }
         return {**heard, self._me: Heard(self.report, 0.0)}
-
-    def _time_steps(self) -> None:
-        spent = self._here.spent()
-        trained_s = spent[Activity.STEP] + spent[Activity.DATA]
-        done = self._here.step - self._step
-        if done > 0 and self._step > 0:
-            self._step_times_s.append((trained_s - self._trained_s) / done)
-        if done:
-            self._step, self._trained_s = self._here.step, trained_s
 
 
 class Watch:
@@ -352,7 +338,7 @@ def watching(
         me, count = cluster.place()
         if isinstance(e, jax.errors.JaxRuntimeError) and count > 1:
             line = f"{cluster.name(me)}: {e}\nIs it that a process is lost?"
-            print(line, file=sys.stderr, flush=True)
+            terminal.show(line, sys.stderr)
             time.sleep(cfg.heartbeat_seconds + 3 * EXCHANGE_AT_MOST_S)
         watch.fail(str(e).partition("\n")[0] or type(e).__name__)
         raise

@@ -1,7 +1,7 @@
 """Starts `jaxlm train` where it is to run: one launcher for each kind of place.
 
-Standard library only, and nothing of jaxlm: the two meet at the command line, the exit codes and
-`status.json`.
+Standard library only, and of jaxlm what says whether a URL may be shown: else the two meet at the
+command line, the exit codes and `status.json`.
 """
 
 from collections.abc import Callable, Sequence

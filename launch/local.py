@@ -5,7 +5,6 @@ import contextlib
 import json
 import math
 import queue
-import re
 import shlex
 import signal
 import socket
@@ -16,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from jaxlm import storage
 from launch import exits
 from launch.exits import Exit
 from launch.process import Events, Process, Spec, say
@@ -23,6 +23,9 @@ from launch.process import Events, Process, Spec, say
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _AHEAD = (signal.SIGUSR1, signal.SIGUSR2)
 """Sent by schedulers ahead of an end; passed on, since a process then has more time to save."""
+_SAME_S = 2.0
+"""What follows a signal so soon is the same request: one end of a session or of a machine may send
+SIGTERM and SIGHUP, or a signal to a process and then to its group."""
 _LONGEST_DELAY_S = 60.0
 _STATUS_S = 60.0
 """That a store may take to say how far a run has come."""
@@ -31,8 +34,9 @@ _EPILOG = """\
 All other arguments go to `jaxlm train` as they are: --config=FILE, --config.a.b=VALUE ...
 
 output    process 0 as it is, the others after "[index] "; all of it in WORKDIR/logs/ or --logs
-signals   SIGTERM, SIGINT or SIGHUP: every process saves and ends; a second one kills at once;
-          SIGUSR1 or SIGUSR2, ahead of an end: the same, with more time (config.watch)
+signals   SIGTERM, SIGINT or, without nohup, SIGHUP: every process saves and ends; a second one, 2 s
+          later or more, kills at once; SIGUSR1 or SIGUSR2, ahead of an end: the same, with more
+          time (config.watch)
 failures  when a process dies the others are ended at once; the first failure is shown first
 restarts  after exit code 75, a death by signal or a lost peer, 1, 2, 4 ... 60 s later, for as long
           as `position` in WORKDIR/status.json advances
@@ -108,7 +112,7 @@ def run(job: Job) -> int:
             if position is not None and stalled == job.max_restarts:
                 say(f"giving up after {stalled} restarts without progress, {_at(best)}")
                 return cause.code
-            delay = min(2.0**stalled, _LONGEST_DELAY_S)
+            delay = min(2.0 ** min(stalled, 30), _LONGEST_DELAY_S)  # no float holds 2.0**1024
             stalled += position is not None
             say(f"starting again in {delay:.0f} s, {_at(best)}")
             if _next_event(events, time.monotonic() + delay) is not None:
@@ -119,7 +123,7 @@ def _attempt(job: Job, events: Events) -> tuple[list[Exit], bool]:
     """All processes from start to end: their exits, and whether someone asked us to stop."""
     running: dict[int, Process] = {}
     ended: list[Exit] = []
-    stopped, pressed, kill_at = False, False, math.inf
+    stopped, pressed_s, kill_at = False, math.inf, math.inf
     try:
         for spec in plan(job, free_port()):
             running[spec.index] = Process(spec, events)
@@ -136,11 +140,11 @@ def _attempt(job: Job, events: Events) -> tuple[list[Exit], bool]:
                 stopped = True
                 for process in running.values():
                     process.signal(event)
-            elif event is None or pressed:  # out of patience, or asked twice
-                kill_at = math.inf
+            elif event is None or time.monotonic() - pressed_s >= _SAME_S:
+                kill_at = math.inf  # out of patience, or asked twice
                 _each(running, Process.kill)
-            else:
-                stopped = pressed = True
+            elif math.isinf(pressed_s):
+                stopped, pressed_s = True, time.monotonic()
                 _each(running, Process.terminate)
     finally:
         _each(running, Process.kill)
@@ -167,7 +171,10 @@ def _stop_signals_to(events: Events) -> Iterator[None]:
     def handle(number: int, _frame: object) -> None:
         events.put(signal.Signals(number))
 
-    before = {s: signal.signal(s, handle) for s in (*_STOP_SIGNALS, *_AHEAD)}
+    numbers = {*_STOP_SIGNALS, *_AHEAD}
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # started with nohup
+        numbers.remove(signal.SIGHUP)
+    before = {s: signal.signal(s, handle) for s in numbers}
     try:
         yield
     finally:
@@ -188,7 +195,7 @@ def _report(cause: Exit, ended: Sequence[Exit], job: Job) -> None:
 def logs_of(workdir: str) -> Path:
     """Where the output goes if nobody says where."""
     name = workdir.rstrip("/").rpartition("/")[2]
-    return (Path("runs", name) if _is_url(workdir) else Path(workdir)) / "logs"
+    return (Path("runs", name) if storage.is_url(workdir) else Path(workdir)) / "logs"
 
 
 def _position(workdir: str) -> int | None:
@@ -201,7 +208,7 @@ def _position(workdir: str) -> int | None:
 
 
 def _status(workdir: str) -> str | None:
-    if not _is_url(workdir):
+    if not storage.is_url(workdir):
         return Path(workdir, "status.json").read_text(encoding="utf-8")
     command = (sys.executable, "-m", "jaxlm", "status", "--json", f"--workdir={workdir}")
     try:
@@ -211,10 +218,6 @@ def _status(workdir: str) -> str | None:
     except subprocess.TimeoutExpired:
         return None
     return None if done.returncode in (exits.RESTART, exits.ENVIRONMENT) else done.stdout
-
-
-def _is_url(workdir: str) -> bool:
-    return re.match("[A-Za-z][A-Za-z0-9+.-]*:/", workdir) is not None
 
 
 def _at(position: int) -> str:
@@ -267,6 +270,7 @@ def main(argv: Sequence[str]) -> int:
     for name in (arg.partition("=")[0] for arg in rest):
         if name in ("--coordinator", "--bind", "--process"):
             parser.error(f"{name} differs from process to process, the launcher sets it; remove it")
+    _check_urls(parser, [args.workdir, *rest])
     train = (sys.executable, "-m", "jaxlm", "train", f"--workdir={args.workdir}", *rest)
     logs = args.logs or logs_of(args.workdir)
     job = Job(train, args.workdir, logs, args.processes, args.max_restarts)
@@ -279,6 +283,18 @@ def main(argv: Sequence[str]) -> int:
     except OSError as e:
         say(f"{e.filename or args.workdir}: {e.strerror}; choose a --workdir that can be written")
         return exits.ENVIRONMENT
+
+
+def _check_urls(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
+    """Refuses those that may carry a secret, before it is in a log or the name of a directory."""
+    for argument in arguments:
+        value = argument.partition("=")[2] if argument.startswith("--") else argument
+        url = value.strip("\"'")
+        if storage.is_url(url):
+            try:
+                storage.check(url)
+            except ValueError as e:
+                parser.error(str(e))
 
 
 def _whole(least: int) -> Callable[[str], int]:

@@ -132,10 +132,12 @@ def say(text: str) -> None:
     show(sys.stderr, f"launch: {text}\n".encode())
 
 
-def show(stream: TextIO, data: bytes) -> None:
-    """Writes at once. A run does not end because nobody watches it: a closed stream is dropped."""
-    try:
-        stream.buffer.write(data)
-        stream.buffer.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+def show(stream: TextIO | None, data: bytes) -> None:
+    """Writes at once, past the stream's buffer: what stayed there would change our exit code.
+
+    What cannot be written is dropped, since a run does not end because nobody watches it: a reader
+    has left, a terminal is gone, a disk is full.
+    """
+    with contextlib.suppress(OSError):
+        while data and stream is not None:
+            data = data[os.write(stream.fileno(), data) :]

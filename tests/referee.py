@@ -13,7 +13,7 @@ from pathlib import Path
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     # 0: no JAX
-    ("jaxlm", "jaxlm.data", "jaxlm.activity", "jaxlm.errors", "jaxlm.hardware"),
+    ("jaxlm", "jaxlm.data", "jaxlm.activity", "jaxlm.errors", "jaxlm.hardware", "jaxlm.terminal"),
     ("jaxlm.storage",),
     ("jaxlm.lease", "jaxlm.mirror"),
     ("jaxlm.site",),
@@ -83,7 +83,7 @@ OUTSIDE: dict[str, tuple[str, ...]] = {
         "jaxlm.schema",
     ),
     "configs.*": ("jaxlm.config", "jaxlm.llama"),
-    "launch.*": (),
+    "launch.*": ("jaxlm.storage",),
     "bench.*": ("jaxlm.*", "data_tools.*", "launch.*"),
 }
 """Rooms outside the trainer, and what they may import."""

@@ -1,4 +1,4 @@
-"""Saved and restored bit by bit; what is unfinished is put aside, what is damaged stops the run."""
+"""Saved and restored bit by bit; what is unfinished is deleted, what is damaged stops the run."""
 
 import contextlib
 import errno
@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -132,20 +133,117 @@ def test_a_save_that_orbax_declines_is_an_error(copy, train_state):
     checkpoints.close()
 
 
-def test_an_unfinished_save_is_put_aside_and_said(copy, capsys):
-    """What lies there without the marker is neither resumed from nor lost."""
+def test_an_unfinished_save_is_deleted_and_said(copy, capsys):
     unfinished = step_directory(copy, 9)
     shutil.copytree(step_directory(copy), unfinished)
     (unfinished / MARKER).unlink()
-    checkpoint.abandon_unfinished(copy)
-    (moved,) = (copy / "abandoned").glob("*/full/9")
-    assert (moved / CHECKSUMS).exists()
-    assert capsys.readouterr().out == (
-        f"{unfinished}: a save that was not finished; moved to {moved}\n"
-    )
+    checkpoint.abandon_unfinished(copy, 7)
+    assert not unfinished.exists() and not (copy / "abandoned").exists()
+    assert capsys.readouterr().out == f"{unfinished}: a save that was not finished; deleted\n"
     checkpoints = Checkpoints(checkpoint.full(copy), Keep(3))
     assert checkpoints.latest() == 7
     checkpoints.verify(7)
+    checkpoints.close()
+
+
+def test_a_checkpoint_that_has_lost_its_marker_is_kept(copy, capsys):
+    """It was whole: perhaps it can be mended."""
+    (step_directory(copy) / MARKER).unlink()
+    checkpoint.abandon_unfinished(copy, 7)
+    (moved,) = (copy / "abandoned").glob("unmarked-*/full/7")
+    assert (moved / CHECKSUMS).exists() and not step_directory(copy).exists()
+    assert f"has lost its marker; moved to {moved}\n" in capsys.readouterr().out
+
+
+def test_what_somebody_has_put_beside_checkpoints_is_left_alone(copy):
+    full = copy / "checkpoints" / "full"
+    shutil.copytree(full / "7", full / "7.bad")
+    shutil.copytree(full / "7", full / "old" / "6")
+    checkpoint.abandon_unfinished(copy, None)
+    assert (full / "7.bad" / MARKER).exists() and (full / "old" / "6" / MARKER).exists()
+    assert checkpoint.newest(checkpoint.home(copy)) == checkpoint.full(copy) / "7"
+
+
+def test_what_cannot_be_looked_for_is_not_taken_for_absent(copy):
+    """Or the newest checkpoint would be deleted as unfinished, and one for ever as another."""
+    for name in (MARKER, checkpoint.FOR_EVER):
+        victim = step_directory(copy) / name
+        victim.unlink(missing_ok=True)
+        victim.symlink_to(victim.name)  # too many levels of symbolic links
+    with pytest.raises(EnvironmentProblem, match=r"cannot be looked for .*symbolic links"):
+        checkpoint.abandon_unfinished(copy, None)
+    (step_directory(copy) / MARKER).unlink()
+    (step_directory(copy) / MARKER).touch()
+    with pytest.raises(EnvironmentProblem, match=f"{checkpoint.FOR_EVER}: cannot be looked for"):
+        Checkpoints(checkpoint.full(copy), Keep(3))
+    assert (step_directory(copy) / CHECKSUMS).exists()
+
+
+def test_what_is_kept_for_ever_is_known_without_asking(copy, train_state):
+    """The question comes in the middle of a save, when others wait."""
+    small = train_state._replace(params={}, opt_state=())
+    (step_directory(copy) / checkpoint.FOR_EVER).touch()
+    checkpoints = Checkpoints(checkpoint.full(copy), Keep(1))
+    (step_directory(copy) / checkpoint.FOR_EVER).unlink()
+    checkpoints.save(small, 8, NOTES, for_ever=True)
+    for step in (9, 10):
+        checkpoints.save(small, step, NOTES)
+    checkpoints.close()
+    assert sorted(p.name for p in (copy / "checkpoints/full").iterdir()) == ["10", "7", "8"]
+    assert (step_directory(copy, 8) / checkpoint.FOR_EVER).exists()
+
+
+def test_an_old_checkpoint_that_cannot_be_deleted_fails_no_save(train_state, tmp_path, capsys):
+    small = train_state._replace(params={}, opt_state=())
+    checkpoints = Checkpoints(checkpoint.full(tmp_path), Keep(1))
+    checkpoints.save(small, 1, NOTES)
+    checkpoints.wait()
+
+    def refuse(steps: list[int]) -> None:
+        raise PermissionError(13, "Permission denied", str(step_directory(tmp_path, steps[0])))
+
+    checkpoints._delete = refuse
+    for step in (2, 3):
+        checkpoints.save(small, step, NOTES)
+        assert checkpoints.wait() is None
+        assert checkpoints.latest() == step and checkpoints.cost is not None
+    checkpoints.close()
+    said = capsys.readouterr().err
+    assert "full: old checkpoints could not be deleted (PermissionError: [Errno 13]" in said
+    checkpoints = Checkpoints(checkpoint.full(tmp_path), Keep(1))
+    checkpoints.save(small, 4, NOTES)
+    assert checkpoints.wait() is None
+    checkpoints.close()
+    assert [p.name for p in (tmp_path / "checkpoints/full").iterdir()] == ["4"]
+
+
+def test_a_save_whose_start_fails_half_way_has_ended_when_it_is_said_to(
+    train_state, tmp_path, monkeypatch
+):
+    """Orbax's own thread still writes then; the next try would delete what it writes to."""
+    checkpoints = Checkpoints(checkpoint.full(tmp_path), Keep(1))
+    written = threading.Event()
+    write = integrity.write
+
+    def slowly(directory: Path, known: integrity.Sums) -> None:
+        time.sleep(1.0)
+        write(directory, known)
+        written.set()
+
+    def fail() -> list[int]:
+        raise RuntimeError("half-way")
+
+    monkeypatch.setattr(integrity, "write", slowly)
+    monkeypatch.setattr(checkpoints._manager, "_get_old_steps_to_remove", fail)
+    checkpoints.save(train_state, 1, NOTES)
+    assert checkpoints.busy
+    checkpoints.wait()
+    assert written.is_set() and not checkpoints.busy
+    monkeypatch.undo()
+    checkpoints.discard_failed()
+    checkpoints.save(train_state, 2, NOTES)
+    assert checkpoints.wait() is None and checkpoints.latest() == 2
+    checkpoints.verify(2)
     checkpoints.close()
 
 

@@ -62,6 +62,14 @@ def test_single_spikes_are_no_shift():
     assert alarms(losses) == []
 
 
+def test_what_is_remembered_does_not_change_while_it_is_written():
+    drift = Drift()
+    drift.push(1, 2.0)
+    memory = drift.memory
+    drift.push(2, 3.0)
+    assert memory["open"] == [2.0]
+
+
 def test_what_is_remembered_goes_on_where_it_stopped():
     random = np.random.default_rng(3)
     losses = (2 + random.normal(0, NOISE, NEEDED + 500)).tolist()

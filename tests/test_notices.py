@@ -1,5 +1,6 @@
 """Notices from a metadata server on loopback, which speaks as Google's does."""
 
+import itertools
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,6 +12,7 @@ from jaxlm import notices
 from jaxlm.safety import WatchConfig
 from jaxlm.signals import Stop
 
+TERMINATE = "TERMINATE_ON_HOST_MAINTENANCE"
 INSTANCE = "/computeMetadata/v1/instance/"
 CFG = WatchConfig(notices="gce", grace_seconds=30, notice_seconds=90)
 
@@ -25,7 +27,7 @@ class Metadata(ThreadingHTTPServer):
         self.values = {"preempted": "FALSE", "maintenance-event": "NONE"}
         self.changed = threading.Condition()
         self.asked: list[str] = []
-        self.fails = 0
+        self.fails = self.etags = 0
         self.flavor = "Google"
 
     def set(self, name: str, value: str) -> None:
@@ -59,7 +61,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def etag(self, name: str) -> str:
-        return f"e-{self.server.values[name]}"
+        return f"e-{self.server.etags}-{self.server.values[name]}"
 
     def log_message(self, format, *args):
         pass
@@ -87,8 +89,11 @@ def server(monkeypatch):
         # Its clients end with it: a notice is the last that they wait for.
         server.fails, server.flavor = 0, "Google"
         server.set("preempted", "TRUE")
-        server.set("maintenance-event", "TERMINATE_ON_HOST_MAINTENANCE")
-        until(lambda: not [t for t in threading.enumerate() if "(_listen)" in t.name])
+        for value in itertools.cycle(["NONE", TERMINATE]):
+            server.set("maintenance-event", value)
+            time.sleep(0.1)
+            if not [t for t in threading.enumerate() if "(_listen)" in t.name]:
+                break
         server.shutdown()
 
 
@@ -121,9 +126,27 @@ def test_maintenance_that_moves_the_machine_is_nothing(server):
     notices.listen(CFG, stop)
     server.set("maintenance-event", "MIGRATE_ON_HOST_MAINTENANCE")
     until(lambda: server.asked.count("maintenance-event") >= 2)
-    server.set("maintenance-event", "TERMINATE_ON_HOST_MAINTENANCE")
+    server.set("maintenance-event", TERMINATE)
     until(lambda: bool(stop.what))
     assert stop.what == [("GCE says that this machine is to end", 90, False)]
+
+
+def test_maintenance_that_was_told_of_before_the_start_is_noted(server, capfd):
+    """Else each start would end at once while the notice is up, which may be an hour."""
+    server.set("maintenance-event", TERMINATE)
+    stop, said = Asked(), []
+    notices.listen(CFG, stop)
+    until(lambda: said.append(capfd.readouterr().err) or "training goes on" in "".join(said))
+    server.etags += 1  # told again
+    server.set("maintenance-event", TERMINATE)
+    until(lambda: server.asked.count("maintenance-event") >= 3)
+    assert stop.what == []
+    server.set("maintenance-event", "NONE")
+    until(lambda: server.asked.count("maintenance-event") >= 4)
+    server.set("maintenance-event", TERMINATE)
+    until(lambda: bool(stop.what))
+    assert stop.what == [("GCE says that this machine is to end", 90, False)]
+    assert "training goes on" not in capfd.readouterr().err
 
 
 def test_a_server_that_fails_is_said_once_and_asked_again(server, capfd):

@@ -8,8 +8,10 @@ import time
 
 import pytest
 
+from jaxlm.activity import Activity, Record
 from jaxlm.safety import WatchConfig
-from jaxlm.signals import Stop, stop_signals
+from jaxlm.schedule import Cost
+from jaxlm.signals import AHEAD, SAME_S, URGENT, Haste, Stop, stop_signals
 
 PROGRAM = """
 import hashlib, sys, time
@@ -26,10 +28,10 @@ with stop_signals(WatchConfig(grace_seconds=float(sys.argv[2]))) as stop:
 """
 
 
-def start(steps_run: bool, grace_s: float) -> subprocess.Popen[str]:
+def start(steps_run: bool, grace_s: float, *before: str) -> subprocess.Popen[str]:
     words = ["steps" if steps_run else "none", str(grace_s)]
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *words],
+        [*before, sys.executable, "-c", PROGRAM, *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -44,7 +46,7 @@ def asked(process: subprocess.Popen[str]) -> None:
     assert process.stdout.readline() == "asked\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2])
+@pytest.mark.parametrize("number", [*URGENT, *AHEAD])
 def test_before_the_first_step_it_ends_at_once(number):
     with start(steps_run=False, grace_s=60) as process:
         process.send_signal(number)
@@ -58,13 +60,37 @@ def test_the_second_ends_it_at_once():
     with start(steps_run=True, grace_s=60) as process:
         process.terminate()
         asked(process)
+        time.sleep(SAME_S)
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 75
         err = process.communicate()[1].splitlines()
     assert err == [
-        "SIGTERM: saving after this step, within 60 s; a second one ends at once",
+        "SIGTERM: saving after 4 steps at most, within 60 s; a second one ends at once",
         "jaxlm train: SIGINT for the second time: ending without saving; exit code 75",
     ]
+
+
+def test_what_follows_at_once_is_the_same_request():
+    """SIGTERM from a manager and from the launcher, SIGTERM and SIGHUP of a session's end."""
+    with start(steps_run=True, grace_s=SAME_S) as process:
+        process.terminate()
+        asked(process)
+        process.terminate()
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(20) == 75
+        err = process.communicate()[1].splitlines()
+    assert len(err) == 2 and "second time" not in err[1], err
+    assert f"not saved within {SAME_S:g} s of SIGTERM" in err[1]
+
+
+def test_with_nohup_it_outlives_its_terminal():
+    with start(True, 60, "nohup") as process:
+        process.send_signal(signal.SIGHUP)
+        process.terminate()
+        asked(process)
+        process.kill()
+        _, err = process.communicate()
+    assert "SIGTERM: saving" in err and "SIGHUP" not in err
 
 
 def test_the_time_is_up():
@@ -106,3 +132,37 @@ def test_a_scheduler_that_signals_ahead_leaves_more_time():
         time.sleep(0.1)
         assert not ends
     assert signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL
+
+
+class Steps(Record):
+    """Steps of a known length."""
+
+    def __init__(self, seconds: float):
+        super().__init__()
+        self.seconds = seconds
+
+    def spent(self) -> dict[Activity, float]:
+        return {a: self.seconds * self.step * (a == Activity.STEP) for a in Activity}
+
+
+def late(step_s: float, cost: Cost | None, steps: int = 4) -> list[str]:
+    here = Steps(step_s)
+    haste = Haste(WatchConfig(grace_seconds=30), steps, here)
+    said = []
+    for here.step in range(20):
+        said.append(haste.look(cost))
+    return [line for line in said if line]
+
+
+def test_a_stop_that_would_come_too_late_is_said_once():
+    (line,) = late(7.0, Cost(1.0, 4.0))
+    assert line.startswith(
+        "a stop would come too late: 4 steps of 7 s may be done before it saves, and a save of 5 s:"
+        " 33 s of config.watch.grace_seconds=30. Set it to"
+    )
+    (line,) = late(20.0, None, steps=2)
+    assert "2 steps of 20 s may be done before it saves, and no save was timed yet: 40 s" in line
+
+
+def test_a_stop_in_time_is_nothing_to_say():
+    assert late(7.0, Cost(0.5, 1.0)) == late(7.0, None) == late(12.0, Cost(1.0, 4.0), 2) == []

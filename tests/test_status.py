@@ -10,13 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from etils import epath
 
-from jaxlm import config, ledger, site, status, status_lines, workdir
+from jaxlm import checkpoint, config, ledger, site, status, status_lines, storage, workdir
 from jaxlm.activity import Activity
 from jaxlm.cli import main
 from jaxlm.errors import UserError
 from jaxlm.goodput import BETWEEN, LOST, USEFUL, WORDS
 from jaxlm.ledger import FILE, Line
+from jaxlm.mirror import Mirror
 from jaxlm.schema import to_dict
 from jaxlm.status import Speed
 
@@ -295,6 +297,22 @@ def test_damaged_files_hide_nothing_else(killed):
     found = status.of(killed, NOW)
     assert (found.state, found.step, found.steps) == ("dead", 61, None)
     assert found.goodput is not None and found.goodput.lost_steps == 20
+
+
+def test_a_directory_that_somebody_set_aside_is_no_checkpoint(killed):
+    full = killed / "checkpoints" / "full"
+    (full / "20").rename(full / "20.bad")
+    found = status.of(killed, NOW)
+    assert found.full is not None and found.full[0::2] == (10, 1)
+    assert checkpoint.newest(epath.Path(killed)) == epath.Path(full / "10")
+
+
+def test_nor_is_one_in_a_store(store):
+    url = store.url("set-aside")
+    for name in ("10", "20.bad"):
+        storage.write(f"{url}/checkpoints/full/{name}/{workdir.MARKER}", b"")
+    found = status._saved(Mirror(url), "full")
+    assert found is not None and found[0::2] == (10, 1)
 
 
 def test_nothing_is_written(killed):

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from etils import epath
 
-from bench.stores import Fault, Proxy
-from jaxlm import integrity, storage, stored_arrays
+from bench.stores import Fault, Proxy, put
+from jaxlm import checkpoint, integrity, storage, stored_arrays
 from jaxlm.checkpoint import Checkpoints, Keep
 from jaxlm.errors import EnvironmentProblem
 from jaxlm.integrity import Damaged
+from jaxlm.mirror import Mirror
 from jaxlm.storage import StoreError
 
 TREE = {"params": {"w": np.arange(2000.0, dtype=np.float32), "b": np.ones(3, np.float32)}}
@@ -128,6 +129,44 @@ def test_a_save_into_a_store_that_fails_is_told_and_can_be_tried_again(store, ur
         assert found.latest() == 1
         found.save(placed(), 2, NOTES)
         assert found.wait() is None and found.latest() == 2
+
+
+def test_a_store_that_stays_away_fails_saves_and_nothing_else(store, url):
+    """What failed saves have left is deleted when it is back, and counts as no checkpoint."""
+    part = url.split("/", 3)[3]
+    away = [
+        Fault("403", part, 10_000, method) for method in ("GET", "HEAD", "PUT", "POST", "DELETE")
+    ]
+    with contextlib.closing(Checkpoints(url, Keep(2))) as found:
+        found.save(placed(), 1, NOTES)
+        assert found.wait() is None
+        found._before = lambda: store.faults.extend(away)
+        for step in (
+            2,
+            3,
+        ):  # before the marker of the one, and at the start of the other
+            found.save(placed(), step, NOTES)
+            assert found.wait() is not None
+            found.discard_failed()
+            assert found.steps() == [1]
+        store.faults.clear()
+        found._before = lambda: None
+        for step in (4, 5):
+            found.save(placed(), step, NOTES)
+            assert found.wait() is None
+            assert found.steps()[-2:] == [1 if step == 4 else 4, step]
+    assert storage.entries(url)[1] == ["4", "5"]
+
+
+def test_a_checkpoint_that_has_lost_its_marker_is_not_deleted(store, url):
+    directory = Mirror(url)
+    for step in (1, 2):
+        put(store, f"{url.split('/', 3)[3]}/checkpoints/full/{step}/state/x", b"x")
+    put(store, f"{url.split('/', 3)[3]}/checkpoints/full/2.bad/state/x", b"x")
+    checkpoint.abandon_unfinished(directory, 1)
+    assert storage.entries(f"{url}/checkpoints/full")[1] == ["2.bad"]
+    (moved,) = storage.entries(f"{url}/abandoned")[1]
+    assert storage.read(f"{url}/abandoned/{moved}/full/1/state/x") == b"x"
 
 
 def test_what_the_caller_does_before_a_commit_can_stop_it(tmp_path):

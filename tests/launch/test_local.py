@@ -1,5 +1,6 @@
 """The launcher on real processes: small Python programs in the place of `jaxlm train`."""
 
+import os
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 from jaxlm import rollcall
 from launch import local
+from launch.exits import Exit
 from launch.local import Job, main, plan, run
 from tests.launch.watch import is_gone, until, until_text
 
@@ -174,6 +176,13 @@ def test_delays_double_up_to_a_limit(tmp_path, capfd, monkeypatch):
     assert [round(w) for w in waits] == [1, 2, 4, 4]
 
 
+def test_no_number_of_restarts_is_too_large(tmp_path, monkeypatch):
+    ends = [Exit(0.0, 0, 75, ())], False
+    monkeypatch.setattr(local, "_attempt", lambda *_: ends)
+    monkeypatch.setattr(local, "_next_event", wait_without_waiting([]))
+    assert run(job(tmp_path, "", processes=1, max_restarts=1100)) == 75
+
+
 def wait_without_waiting(waits: list[float]):
     real = local._next_event
 
@@ -194,10 +203,12 @@ def launcher(tmp_path):
     """Starts a launcher over two processes, in a session of its own; ends it after the test."""
     started = []
 
-    def start(code: str) -> subprocess.Popen:
+    def start(code: str, *before: str, output: int = subprocess.PIPE) -> subprocess.Popen:
         source = f"import sys\nfrom launch.local import *\nsys.exit(run({job(tmp_path, code)!r}))"
-        command = [sys.executable, "-c", source.replace("PosixPath", "Path")]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        command = [*before, sys.executable, "-c", source.replace("PosixPath", "Path")]
+        process = subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
         started.append(process)
         for i in range(2):
             until_text(tmp_path / f"logs/process-{i}.log", "up\n")
@@ -244,10 +255,32 @@ def test_the_second_signal_kills(launcher, tmp_path):
     process.send_signal(signal.SIGTERM)
     for i in range(2):
         until_text(tmp_path / f"logs/process-{i}.log", "saving\n")
+    time.sleep(local._SAME_S)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 75
     assert out.count(b"was killed by SIGKILL") == 2
+
+
+def test_what_follows_at_once_is_the_same_request(tmp_path, launcher):
+    """As SIGTERM and SIGHUP at the end of a session."""
+    code = "on_sigterm(75)\nprint('up')\ntry: time.sleep(60)\nfinally: time.sleep(1)"
+    process = launcher(code)
+    process.terminate()
+    time.sleep(0.2)
+    process.send_signal(signal.SIGHUP)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 75
+    assert b"killed" not in out and b"stopped as asked" in out
+
+
+def test_with_nohup_it_outlives_its_terminal(tmp_path, launcher):
+    code = "print('up')\nwhile not (workdir / 'go').exists(): time.sleep(0.01)"
+    process = launcher(code, "nohup")
+    process.send_signal(signal.SIGHUP)
+    (tmp_path / "go").touch()
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0 and b"launch:" not in out
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends children with their parent")
@@ -259,13 +292,25 @@ def test_no_process_outlives_a_killed_launcher(tmp_path, launcher):
         until(lambda pid=pid: is_gone(pid))
 
 
-def test_a_run_goes_on_when_nobody_reads_its_output(tmp_path, launcher):
-    code = "print('up')\nwhile not (workdir / 'go').exists(): time.sleep(0.01)\nprint('end')"
-    process = launcher(code)
-    process.stdout.close()
+@pytest.mark.parametrize("end", ["pipe", "pty", "disk"])
+def test_a_run_goes_on_when_nobody_takes_its_output(tmp_path, launcher, end):
+    """A reader that left, a terminal that hung up, a full disk."""
+    code = (
+        "print('up')\nwhile not (workdir / 'go').exists(): time.sleep(0.01)\n"
+        "for _ in range(3): time.sleep(0.1); print('x' * 50_000)\nprint('end')"
+    )
+    if end == "disk":
+        ours, theirs = None, os.open("/dev/full", os.O_WRONLY)
+    else:
+        ours, theirs = os.openpty() if end == "pty" else os.pipe()
+    process = launcher(code, output=theirs)
+    os.close(theirs)
+    if ours is not None:
+        os.close(ours)
     (tmp_path / "go").touch()
     assert process.wait(20) == 0
-    assert (tmp_path / "logs/process-1.log").read_text().endswith("up\nend\n")
+    for i in range(2):
+        assert (tmp_path / f"logs/process-{i}.log").read_text().endswith("x\nend\n")
 
 
 # ---- command line --------------------------------------------------------------------------------
@@ -307,6 +352,35 @@ def test_wrong_usage_is_2(arguments, message):
     done = launch(*arguments)
     assert done.returncode == 2
     assert message in done.stderr
+
+
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "--workdir=s3://key:hush@bucket/run",
+        "--workdir=s3://bucket/run?X-Amz-Signature=hush",
+        "--config.data.manifest=s3://bucket/manifest.json?sig=hush",
+        "--config.data.manifest='s3://key:hush@bucket/manifest.json'",
+        "--init-from=gs://bucket/run#hush",
+    ],
+)
+def test_a_url_with_a_secret_is_refused_before_it_is_written(
+    tmp_path, monkeypatch, capfd, argument, dry
+):
+    monkeypatch.chdir(tmp_path)
+    workdir = [] if argument.startswith("--workdir") else ["--workdir=run"]
+    with pytest.raises(SystemExit) as end:
+        main([*workdir, argument, *dry])
+    out, err = capfd.readouterr()
+    assert end.value.code == 2 and "may be secret" in err
+    assert "hush" not in out + err and not list(tmp_path.iterdir())
+
+
+def test_a_plain_url_is_taken(capfd):
+    place = ["--workdir=s3://bucket/run", "--config.data.manifest=gs://bucket/data/manifest.json"]
+    assert main([*place, "--dry-run"]) == 0
+    assert " ".join(place) in capfd.readouterr().out
 
 
 def test_a_workdir_that_cannot_be_made_is_78(tmp_path, capfd):
