@@ -64,6 +64,7 @@ def test_a_directory_is_made_and_probed(tmp_path):
         list(pool.map(site.check_writable, 200 * [tmp_path / "a"]))
     (tmp_path / "file").touch()
     with pytest.raises(
-        EnvironmentProblem, match=r"/file: cannot be written \(File exists\); choose"
+        EnvironmentProblem,
+        match=r"/file: cannot be written \(it is a file, or a link to nothing\); choose",
     ):
         site.check_writable(tmp_path / "file")
