@@ -311,7 +311,7 @@ def make_no_directories(scheme: str) -> None:
     may do neither.
     """
 
-    def make(*_: Any, **__: Any) -> None:
+    def make(client: Any, path: str, create_parents: bool = True, exist_ok: bool = False) -> None:
         pass
 
     for name in ("mkdir", "makedirs"):
