@@ -1,6 +1,7 @@
 """The world of the tests: 8 fake CPU devices, strict JAX, and in CI no skips."""
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,7 @@ from bench import stores
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup they would be told not to hear it
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,10 +1,12 @@
 """What a process is asked for: in real processes, since it is about how they end."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -28,7 +30,8 @@ with stop_signals(WatchConfig(grace_seconds=float(sys.argv[2]))) as stop:
 """
 
 
-def start(steps_run: bool, grace_s: float, *before: str) -> subprocess.Popen[str]:
+@contextlib.contextmanager
+def start(steps_run: bool, grace_s: float, *before: str) -> Iterator[subprocess.Popen[str]]:
     words = ["steps" if steps_run else "none", str(grace_s)]
     process = subprocess.Popen(
         [*before, sys.executable, "-c", PROGRAM, *words],
@@ -38,7 +41,11 @@ def start(steps_run: bool, grace_s: float, *before: str) -> subprocess.Popen[str
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
-    return process
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def asked(process: subprocess.Popen[str]) -> None:
