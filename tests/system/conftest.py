@@ -11,6 +11,7 @@ LONGEST = (
     "test_faults.py",
     "test_corpus.py",
     "test_rollback.py",
+    "test_store_run.py",
     "test_processes.py",
 )
 """Files of several minutes, the longest first."""
