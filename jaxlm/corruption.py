@@ -196,7 +196,7 @@ class Checks:
             "verify_every": cfg.verify_every,
             "verified_at_step": self._verified,
         }
-        with self._writer.going_on():
+        with self._writer.going_on(FILE):
             workdir.write_json(self._run.workdir / FILE, found)
 
 

@@ -66,7 +66,7 @@ class Evidence:
                 norms = {name: self.norms(params, at) for name, at in batches(event).items()}
                 found = {"parameters_after_step": step, **norms}
             if jax.process_index() == 0:
-                with writer.going_on():
+                with writer.going_on("events"):
                     place = f"{run.workdir}/events/{event['event']}"
                     try:
                         _write(run, run.workdir / "events" / event["event"], event, found)

@@ -22,7 +22,7 @@ from jaxlm.activity import Activity
 from jaxlm.clock import crossed
 from jaxlm.config import ModelConfig
 from jaxlm.site import Workdir
-from jaxlm.workdir import EVENTS, append_line, open_lines, plain, write_status
+from jaxlm.workdir import EVENTS, METRICS, append_line, open_lines, plain, write_status
 
 
 def matrix_params(cfg: ModelConfig) -> int:
@@ -136,13 +136,13 @@ class Writer:
         self.total_steps = total_steps
         self._workdir, self._end = workdir, end
         self._saved = saved
-        self._unwritable = False
+        self._unwritable: set[str] = set()
         self._pending: Pending | None = None
         self._interval: Interval | None = None
         self._main = jax.process_index() == 0
         self._events = None
         if self._main:
-            self._file = open_lines(workdir / "metrics.jsonl")
+            self._file = open_lines(workdir / METRICS)
             self._bar = tqdm(
                 total=total_steps,
                 initial=first_step,
@@ -176,11 +176,11 @@ class Writer:
         if not self._main:
             return
         plain = {name: None if value != value else value for name, value in values.items()}
-        with self.going_on():
+        with self.going_on(METRICS):
             self._file.write(json.dumps(plain) + "\n")  # JSON knows no NaN
             self._file.flush()
         if self._events is not None:
-            with self.going_on():
+            with self.going_on("tensorboard"):
                 for name, value in values.items():
                     if name not in ("step", "position") and isinstance(value, int | float):
                         self._events.add_scalar(name, value, values["step"])
@@ -190,33 +190,37 @@ class Writer:
         self.say(line)
         if self._main:
             now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-            with self.going_on():
+            with self.going_on(EVENTS):
                 append_line(self._workdir / EVENTS, plain({"time": now, **values}))
 
     def status(self, state: str, step: int, position: int) -> None:
         """Writes `status.json`."""
         if self._main:
-            with self.going_on():
+            with self.going_on("status.json"):
                 write_status(self._workdir, state, step, position, self._end, self._saved())
 
     @contextlib.contextmanager
-    def going_on(self) -> Iterator[None]:
-        """A figure that cannot be written ends no training; it is said once, until one can be."""
+    def going_on(self, name: str) -> Iterator[None]:
+        """What cannot be written ends no training; it is said once, until it can be.
+
+        `name`: of the file in the work directory.
+        """
         try:
             yield
         except OSError as e:
-            if not self._unwritable:
-                self.say(f"{self._workdir}: cannot be written ({e.strerror}); training goes on")
-            self._unwritable = True
+            if name not in self._unwritable:
+                where = f"{self._workdir}/{name}"
+                self.say(f"{where}: cannot be written ({e.strerror}); training goes on")
+            self._unwritable.add(name)
         else:
-            self._unwritable = False
+            self._unwritable.discard(name)
 
     def close(self) -> None:
         """Closes files."""
         if self._main:
             with terminal.dropping():
                 self._bar.close()
-            with self.going_on():
+            with self.going_on(METRICS):
                 self._file.close()
             if self._events is not None:
                 self._events.close()

@@ -43,7 +43,7 @@ class Said:
     def say(self, line: str) -> None:
         self.lines.append(line)
 
-    def going_on(self) -> contextlib.AbstractContextManager[None]:
+    def going_on(self, name: str) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
 
 

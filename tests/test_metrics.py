@@ -164,6 +164,25 @@ def test_a_torn_last_line_is_ended_before_the_next(tmp_path):
     assert [line["step"] for line in workdir.metrics(tmp_path)] == [1, 3]
 
 
+def test_what_cannot_be_written_is_said_once_until_it_can_be(tmp_path, capsys):
+    """Though other files can."""
+    found = writer(tmp_path)
+    (tmp_path / "status.json").mkdir()
+    for step in (1, 2):
+        found.status("training", step, 8 * step)
+        found.record({"step": step, "loss": 1.0})
+    said = capsys.readouterr().out
+    assert said.count("status.json: cannot be written (Is a directory); training goes on") == 1
+    assert said.count("cannot be written") == 1
+    (tmp_path / "status.json").rmdir()
+    found.status("training", 3, 24)
+    (tmp_path / "status.json").unlink()
+    (tmp_path / "status.json").mkdir()
+    found.status("training", 4, 32)
+    assert capsys.readouterr().out.count("cannot be written") == 1
+    found.close()
+
+
 def test_tensorboard_gets_the_numbers(tmp_path):
     w = writer(tmp_path, tensorboard=True)
     w.record({"step": 3, "position": 24, "loss": 1.25})
