@@ -131,10 +131,11 @@ def test_damage_is_refused_and_fallback_goes_on_from_the_one_before(
     runs.assert_same(runs.state(tmp_path / "copy", END), runs.state(short, END))
     (moved,) = (tmp_path / "copy" / "abandoned").glob(f"damaged-*/full/{END}")
     assert (moved / name).read_bytes() != data
-    # A save without its marker is deleted, and missed.
+    # A checkpoint that has lost its marker is moved, and missed.
     storage.delete(f"{url}/checkpoints/full/{END}/{workdirs.MARKER}")
     code, output = runs.finish(runs.train(config, url, *longer), tmp_path / "missing")
-    assert code == 2 and "a save that was not finished; deleted" in output
+    assert code == 2, output
+    assert f"full/{END}: has lost its marker; moved to {url}/abandoned/unmarked-" in output
     assert f"has saved step {END}, and now it is not there" in re.sub(r"\s+", " ", output)
 
 
