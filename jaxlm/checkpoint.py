@@ -2,7 +2,8 @@
 
 The order of a resume, the same on every process:
 
-1. Directories without a commit marker are unfinished saves: deleted, and said so.
+1. Directories without a commit marker are unfinished saves: deleted, and said so. That of the step
+   that `status.json` names has lost its marker: moved to `abandoned/`, and the start refused.
 2. The newest committed checkpoint is the one. None: the run is new.
 3. Every file is read and compared with its checksum, each process its share; all agree.
 4. Its notes (config, data fingerprint) are compared with this run's; a forbidden change stops it.
@@ -415,7 +416,7 @@ def abandoned(workdir: Workdir, why: str) -> epath.Path:
     return home(workdir) / "abandoned" / why
 
 
-def abandon_unfinished(workdir: Workdir, saved: int | None) -> None:
+def clear_unfinished(workdir: Workdir, saved: int | None) -> None:
     """Deletes saves without a commit marker; all processes call it and wait.
 
     But not that of step `saved`, the last one to be whole: it has lost its marker, and is moved to
@@ -451,7 +452,7 @@ def _barriers(prefix: str) -> ocp.options.MultiprocessingOptions:
     """Orbax's barriers through the coordinator, which gives them up in our time and says for whom.
 
     By default they are programs for the devices, and wait for ever. Directories exist by then:
-    `abandon_unfinished` makes them, since Orbax does not for processes that are named.
+    `clear_unfinished` makes them, since Orbax does not for processes that are named.
     """
     multihost._DEFAULT_BARRIER_TIMEOUT = cluster.restore_s()  # there is no option for it
     processes = set(range(jax.process_count())) if jax.process_count() > 1 else None

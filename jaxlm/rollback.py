@@ -63,7 +63,7 @@ def go_back(run: Run, back: GoBack) -> Run:
     """
     run.checkpoints.wait()
     run.snapshots.wait()
-    checkpoint.abandon_unfinished(run.workdir, workdir.saved(run.workdir))
+    checkpoint.clear_unfinished(run.workdir, workdir.saved(run.workdir))
     found = _without(run, back)
     if jax.process_index() == 0:
         skips.save(run.workdir, found)

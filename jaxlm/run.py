@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 
 from jaxlm import checkpoint, cluster, loss, models, optim, state, workdir
 from jaxlm import mesh as mesh_lib
-from jaxlm.checkpoint import Checkpoints, Keep, abandon_unfinished
+from jaxlm.checkpoint import Checkpoints, Keep, clear_unfinished
 from jaxlm.config import Config, ModelConfig
 from jaxlm.data import skips
 from jaxlm.data.corpus import Corpus, open_corpus
@@ -90,7 +90,7 @@ def prepare(
     """
     fields = {name: repr(value) for name, value in flat(cfg)}
     cluster.check_same("preflight", {"jax": jax.__version__, **fields})
-    abandon_unfinished(directory, workdir.saved(directory))
+    clear_unfinished(directory, workdir.saved(directory))
     opened = open_run(cfg, directory)
     cluster.check_same("data", {"data": json.dumps(opened.corpus.train.fingerprint())})
     keep = cfg.checkpoint

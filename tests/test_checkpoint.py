@@ -137,7 +137,7 @@ def test_an_unfinished_save_is_deleted_and_said(copy, capsys):
     unfinished = step_directory(copy, 9)
     shutil.copytree(step_directory(copy), unfinished)
     (unfinished / MARKER).unlink()
-    checkpoint.abandon_unfinished(copy, 7)
+    checkpoint.clear_unfinished(copy, 7)
     assert not unfinished.exists() and not (copy / "abandoned").exists()
     assert capsys.readouterr().out == f"{unfinished}: a save that was not finished; deleted\n"
     checkpoints = Checkpoints(checkpoint.full(copy), Keep(3))
@@ -149,7 +149,7 @@ def test_an_unfinished_save_is_deleted_and_said(copy, capsys):
 def test_a_checkpoint_that_has_lost_its_marker_is_kept(copy, capsys):
     """It was whole: perhaps it can be mended."""
     (step_directory(copy) / MARKER).unlink()
-    checkpoint.abandon_unfinished(copy, 7)
+    checkpoint.clear_unfinished(copy, 7)
     (moved,) = (copy / "abandoned").glob("unmarked-*/full/7")
     assert (moved / CHECKSUMS).exists() and not step_directory(copy).exists()
     assert f"has lost its marker; moved to {moved}\n" in capsys.readouterr().out
@@ -159,7 +159,7 @@ def test_what_somebody_has_put_beside_checkpoints_is_left_alone(copy):
     full = copy / "checkpoints" / "full"
     shutil.copytree(full / "7", full / "7.bad")
     shutil.copytree(full / "7", full / "old" / "6")
-    checkpoint.abandon_unfinished(copy, None)
+    checkpoint.clear_unfinished(copy, None)
     assert (full / "7.bad" / MARKER).exists() and (full / "old" / "6" / MARKER).exists()
     assert checkpoint.newest(checkpoint.home(copy)) == checkpoint.full(copy) / "7"
 
@@ -171,7 +171,7 @@ def test_what_cannot_be_looked_for_is_not_taken_for_absent(copy):
         victim.unlink(missing_ok=True)
         victim.symlink_to(victim.name)  # too many levels of symbolic links
     with pytest.raises(EnvironmentProblem, match=r"cannot be looked for .*symbolic links"):
-        checkpoint.abandon_unfinished(copy, None)
+        checkpoint.clear_unfinished(copy, None)
     (step_directory(copy) / MARKER).unlink()
     (step_directory(copy) / MARKER).touch()
     with pytest.raises(EnvironmentProblem, match=f"{checkpoint.FOR_EVER}: cannot be looked for"):

@@ -163,7 +163,7 @@ def test_a_checkpoint_that_has_lost_its_marker_is_not_deleted(store, url):
     for step in (1, 2):
         put(store, f"{url.split('/', 3)[3]}/checkpoints/full/{step}/state/x", b"x")
     put(store, f"{url.split('/', 3)[3]}/checkpoints/full/2.bad/state/x", b"x")
-    checkpoint.abandon_unfinished(directory, 1)
+    checkpoint.clear_unfinished(directory, 1)
     assert storage.entries(f"{url}/checkpoints/full")[1] == ["2.bad"]
     (moved,) = storage.entries(f"{url}/abandoned")[1]
     assert storage.read(f"{url}/abandoned/{moved}/full/1/state/x") == b"x"
