@@ -64,7 +64,8 @@ class Checkpoints:
         read_only: bool = False,
         before_commit: Callable[[], None] = lambda: None,
     ):
-        """`directory`: a path or a URL. `before_commit`: called by process 0 when all is written.
+        """`directory`: a path or a URL. `before_commit`: called by process 0 when all is written,
+        and before it deletes what is unfinished.
 
         What it raises fails the save.
         """
@@ -188,6 +189,7 @@ class Checkpoints:
     def _remove_unfinished(self, step: int) -> None:
         path = self.path(step)
         if not _is_there(path / MARKER) and _is_there(path):
+            self._before()  # another run may be saving there, where this one stood still for long
             path.rmtree()
 
     def close(self) -> None:

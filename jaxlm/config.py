@@ -366,9 +366,17 @@ class Config:
             if self._field(name) is not None and self.rows(name) < 1:
                 raise ConfigError(f"config.{name}={self._field(name)!r}: must be above 0")
         self.dropout_phases()
-        self.rows("guard.margin")
+        if 2 * self.rows("guard.margin") + self.train.batch_size > self.end:
+            raise ConfigError(
+                f"config.guard.margin={self.guard.margin!r}: with as much before and after it, one "
+                f"batch would take all {self.end} rows of the run with it; lower the margin"
+            )
         for moment in self.checkpoint.at:
-            self.to_rows(moment, "config.checkpoint.at")
+            if self.to_rows(moment, "config.checkpoint.at") > self.end:
+                raise ConfigError(
+                    f"config.checkpoint.at={moment!r} is after the end of the run, "
+                    f"config.train.end={self.train.end!r}, where it is saved anyway; leave it out"
+                )
 
     @property
     def end(self) -> int:

@@ -1,6 +1,7 @@
 """Where a start of a run begins: at its own checkpoint, at another run's parameters, or anew."""
 
 import contextlib
+import difflib
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,11 +19,24 @@ from jaxlm.data.skips import Skips
 from jaxlm.data.source import TrainRows
 from jaxlm.integrity import CheckpointError, Damaged
 from jaxlm.run import Beginning, Options, Run, read_params
-from jaxlm.schema import ConfigError, changes, to_dict
+from jaxlm.schema import ConfigError, changes, flat, to_dict
 from jaxlm.site import Workdir
 
 DATA, TOKENIZER = "data", "tokenizer"
 """What `--allow-change` may name besides fixed fields."""
+
+
+def check_names(cfg: Config, allowed: Sequence[str]) -> None:
+    """`ConfigError` for what `--allow-change` names and no configuration has: it allows nothing."""
+    known = [DATA, TOKENIZER, *(name.removeprefix("config.") for name, _ in flat(cfg))]
+    for name in allowed:
+        if name not in known:
+            near = difflib.get_close_matches(name.removeprefix("config."), known, n=1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise ConfigError(
+                f"--allow-change={name}: no such field; {hint}Give a field as `jaxlm config` lists "
+                f"them, {DATA} or {TOKENIZER}"
+            )
 
 
 def begin(run: Run, options: Options, say: Callable[[str], None]) -> Beginning:
@@ -103,7 +117,19 @@ def _resumed(
         return None
     notes, changed = _compared(run.checkpoints, step, run.cfg, run.corpus, options.allow_change)
     template = state.abstract(run.step.model, run.step.optimizer, run.where)
-    restored = run.checkpoints.restore(step, template)
+    try:
+        restored = run.checkpoints.restore(step, template)
+    except CheckpointError as e:
+        named = [change for change in changed if change[0] in options.allow_change]
+        if not named:
+            raise
+        raise ConfigError(
+            f"{run.checkpoints.path(step)}: is whole, but cannot be restored with what "
+            "--allow-change lets through:\n  "
+            + "\n  ".join(f"config.{name}: {old!r} -> {new!r}" for name, old, new in named)
+            + "\nGive the old values of those that change the shapes or types of its arrays, or "
+            "start a new run in another --workdir"
+        ) from e
     position = state.join_position(restored.position)
     skips.check_past(Skips(notes["skips"]), run.skips, position)
     return Beginning(restored, step, position, notes["memory"]), changed

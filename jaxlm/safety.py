@@ -43,8 +43,8 @@ class CheckpointConfig:
                 raise ValueError(f"{keep}={least[0]}, {every}={least[1]}: at least 1")
         for name in ("every_minutes", "snapshot_every_minutes", "preemptions_per_day"):
             value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ValueError(f"{name}={value}: must be above 0")
+            if value is not None and not 0 < value <= 1_000_000:
+                raise ValueError(f"{name}={value}: must be above 0, and at most 1000000")
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,11 @@ class GuardConfig:
     def __post_init__(self) -> None:
         if self.deviations <= 0:
             raise ValueError(f"deviations={self.deviations}: must be above 0")
-        if self.window < 32:
-            raise ValueError(f"window={self.window}: must be at least 32, to have a median of")
+        if not 32 <= self.window <= 100_000:
+            raise ValueError(
+                f"window={self.window}: must be from 32, to have a median of, to 100000: all of it "
+                "is looked at each step"
+            )
         for name in ("max_skipped", "max_rollbacks", "max_evidence"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)}: must be at least 0")
@@ -125,8 +128,8 @@ class WatchConfig:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, int | float) and value <= 0:
-                raise ValueError(f"{field.name}={value}: must be above 0")
+            if isinstance(value, int | float) and not 0 < value <= 1_000_000:
+                raise ValueError(f"{field.name}={value}: must be above 0, and at most 1000000")
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,7 @@ def train(cfg: Config, directory: Workdir, options: Options, stop: Stop) -> int:
     Raises `UserError` for what the user must put right, all of it before the first compile.
     """
     rollback.check_margin(cfg)
+    resume.check_names(cfg, options.allow_change)
     site.check_writable(directory)
     main = cluster.place()[0] == 0
     ledger = Ledger(directory if main else None)

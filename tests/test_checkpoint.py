@@ -340,6 +340,21 @@ def test_a_save_that_failed_succeeds_at_the_next_try(train_state, tmp_path, monk
         assert saver.begun and full.latest() == 7
 
 
+def test_a_run_that_is_no_longer_alone_deletes_no_unfinished_save(train_state, tmp_path):
+    """One that stood still for long, and whose directory another run has taken over."""
+
+    def overtaken() -> None:
+        raise EnvironmentProblem("another run is there")
+
+    full = Checkpoints(checkpoint.full(tmp_path), Keep(3), before_commit=overtaken)
+    (full.path(7) / "state").mkdir(parents=True)
+    with contextlib.closing(full):
+        full.save(train_state, 7, NOTES)
+        assert "another run is there" in str(full.wait())
+        full.discard_failed()
+        assert (full.path(7) / "state").exists()
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_save_counts_once_it_is_whole(train_state, tmp_path, monkeypatch, fails):
     """A run says which checkpoint it has, and one that was killed is held to that."""

@@ -129,6 +129,19 @@ def test_a_part_of_a_row_is_refused():
         (["checkpoint.every=often"], "config.checkpoint.every='often': write a number"),
         (["checkpoint.keep=0"], "config.checkpoint: keep=0, keep_every=None: at least 1"),
         (["checkpoint.every_minutes=0"], "config.checkpoint: every_minutes=0.0: must be above 0"),
+        (["checkpoint.every_minutes=1e7"], "config.checkpoint: every_minutes=10000000.0: must be"),
+        (
+            ["checkpoint.at=('50 %', '101 steps')"],
+            "config.checkpoint.at='101 steps' is after the end of the run, config.train.end='100 s",
+        ),
+        (
+            ["guard.margin=50 %"],
+            "config.guard.margin='50 %': with as much before and after it, one batch would take "
+            "all 800 rows of the run with it; lower the margin",
+        ),
+        (["guard.window=1000000000"], "config.guard: window=1000000000: must be from 32, to have"),
+        (["watch.grace_seconds=1e308"], "config.watch: grace_seconds=1e+308: must be above 0, and"),
+        (["watch.patience=0"], "config.watch: patience=0.0: must be above 0, and at most 1000000"),
         (["evaluate.rows=-1"], "config.evaluate: rows=-1: must be at least 0"),
         (["loss.z_loss=-1e-4"], "config.loss: z_loss=-0.0001: must be at least 0"),
         (["loss.vocab_blocks=0"], "config.loss: vocab_blocks=0: must be at least 1"),

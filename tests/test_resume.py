@@ -1,6 +1,7 @@
 """Where a start begins, and what it leaves as it was if it is refused."""
 
 import contextlib
+import gc
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,8 +28,8 @@ CONFIG = Config(
 
 
 @contextlib.contextmanager
-def prepared(directory: Path) -> Iterator[Run]:
-    found = run.prepare(CONFIG, directory)
+def prepared(directory: Path, cfg: Config = CONFIG) -> Iterator[Run]:
+    found = run.prepare(cfg, directory)
     with jax.set_mesh(found.mesh):
         try:
             yield found
@@ -48,8 +49,8 @@ def save(found: Run, step: int, position: int, seed: int = 5) -> None:
     assert found.snapshots.wait() is None
 
 
-def begin(directory: Path, **options) -> Beginning:
-    with prepared(directory) as found:
+def begin(directory: Path, cfg: Config = CONFIG, **options) -> Beginning:
+    with prepared(directory, cfg) as found:
         return resume.begin(found, Options(**options), lambda line: None)
 
 
@@ -105,6 +106,44 @@ def test_a_run_that_has_gone_back_over_all_that_was_left_is_done(again):
     (again / skips.FILE).write_text('[[80, 800, "00000099-784-spike"]]')
     found = begin(again)
     assert (found.step, found.position) == (10, 800)
+
+
+# ---- what --allow-change lets through ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("data.sed", "did you mean data.seed? "),
+        ("config.data.seed", "did you mean data.seed? "),
+        ("tokeniser", "did you mean tokenizer? "),
+        ("qqq", ""),
+        ("", ""),
+    ],
+)
+def test_a_name_of_no_field_allows_nothing(name, hint):
+    with pytest.raises(ConfigError) as e:
+        resume.check_names(CONFIG, ("data", name))
+    assert str(e.value).startswith(f"--allow-change={name}: no such field; {hint}Give a field as")
+    resume.check_names(CONFIG, ("data", "tokenizer", "data.seed", "optim.b1"))
+
+
+# Where a restore fails, Orbax leaves reads that were never begun.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+@pytest.mark.parametrize(
+    ("section", "field", "value"),
+    [("model", "d_ff", 2 * tiny.MODEL.d_ff), ("optim", "name", "muon")],
+)
+def test_a_change_that_no_checkpoint_fits_is_told_from_damage(again, section, field, value):
+    changed = replace(getattr(CONFIG, section), **{field: value})
+    cfg = replace(CONFIG, **{section: changed})
+    with pytest.raises(ConfigError) as e:
+        begin(again, cfg, allow_change=(f"{section}.{field}", "data.seed"))
+    assert "full/10: is whole, but cannot be restored with what --allow-change" in str(e.value)
+    assert f"  config.{section}.{field}: " in str(e.value) and "data.seed" not in str(e.value)
+    assert snapshots(again) == ["10", "15"]
+    gc.collect()
 
 
 # ---- a new run from the parameters of another ----------------------------------------------------
