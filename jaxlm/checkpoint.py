@@ -1,15 +1,5 @@
 """Checkpoints, full ones and snapshots: written by Orbax in the background, with our own checksums.
 
-The order of a resume, the same on every process:
-
-1. Directories without a commit marker are unfinished saves: deleted, and said so. That of the step
-   that `status.json` names has lost its marker: moved to `abandoned/`, and the start refused.
-2. The newest committed checkpoint is the one. None: the run is new.
-3. Every file is read and compared with its checksum, each process its share; all agree.
-4. Its notes (config, data fingerprint) are compared with this run's; a forbidden change stops it.
-5. All restore that one step. What cannot be restored stops the run: it never starts anew beside a
-   checkpoint, and goes back to an older one only where `--fallback` asks for it.
-
 A save that fails is an outcome, not an exception: the run goes on, and `saving.Saver` tries again.
 """
 

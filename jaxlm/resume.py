@@ -1,4 +1,17 @@
-"""Where a start of a run begins: at its own checkpoint, at another run's parameters, or anew."""
+"""Where a start of a run begins: at its own checkpoint, at another run's parameters, or anew.
+
+The order of a resume, the same on every process; 1 and 2 are done before `begin`:
+
+1. Directories without a commit marker are unfinished saves: deleted, and said so. That of the step
+   that `status.json` names has lost its marker: moved to `abandoned/`, and the start refused.
+2. Checkpoints that have learned from rows that the run has jumped over since are moved too.
+3. The newest committed checkpoint is the one. None: the run is new, unless it has saved one.
+4. Every file is read and compared with its checksum, each process its share; all agree.
+5. Its notes (config, data fingerprint) are compared with this run's; a forbidden change stops it.
+6. All restore that one step. What cannot be restored stops the run: it never starts anew beside a
+   checkpoint, and goes back to an older one only where `--fallback` asks for it.
+7. Snapshots of steps that will be done again are moved.
+"""
 
 import contextlib
 import difflib
