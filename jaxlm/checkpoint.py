@@ -84,7 +84,7 @@ class Checkpoints:
                 create=not read_only and jax.process_count() == 1,
                 async_options=AsyncOptions(
                     timeout_secs=cluster.save_s(),
-                    barrier_sync_fn=self._in_step,
+                    barrier_sync_fn=self._at_barrier,
                     post_finalization_callback=self._before_commit,
                 ),
                 multiprocessing_options=_barriers(self._directory.name),
@@ -244,13 +244,13 @@ class Checkpoints:
             line = f"{self._directory}: old checkpoints could not be deleted ({_words(e)})"
             terminal.show(f"{line}; they take room until a start can, or somebody", sys.stderr)
 
-    def _in_step(self, *, key: str, timeout_ms: int) -> None:
+    def _at_barrier(self, *, key: str, timeout_ms: int) -> None:
         """Orbax's barriers in the background."""
         save = self._saving
         if save is not None:
             if vote.WRITTEN in key and jax.process_count() > 1:
                 mine = f"{STATE}/ocdbt.process_{jax.process_index()}"
-                save.vote.leave(integrity.sums(self.path(save.step), mine))
+                save.vote.hand_in(integrity.sums(self.path(save.step), mine))
             save.vote(key=key, timeout_ms=timeout_ms)
 
     def _before_commit(self) -> None:
@@ -265,7 +265,7 @@ class Checkpoints:
         try:
             if save.for_ever:
                 (self.path(save.step) / FOR_EVER).write_text("")
-            shares = save.vote.left() if jax.process_count() > 1 else []
+            shares = save.vote.handed_in() if jax.process_count() > 1 else []
             known = {name: found for share in shares for name, found in share.items()}
             integrity.write(self.path(save.step), known)
             self._before()

@@ -104,7 +104,7 @@ def save_s() -> int:
     return math.ceil(_members.save_s)
 
 
-def store() -> Any:
+def key_values() -> Any:
     """The client of the key-value store; only where there are several processes."""
     client = distributed.global_state.client
     assert client is not None
@@ -121,7 +121,7 @@ def gather(what: str, value: Any, wait_s: float | None = None) -> list[Any]:
         return [value]
     wait_s = _members.barrier_s if wait_s is None else wait_s
     key = f"jaxlm/{next(_calls)}/{what}"  # a key is written once; all make the same calls
-    client = store()
+    client = key_values()
     client.key_value_set(f"{key}/{me}", json.dumps(value))
     deadline, values = time.monotonic() + wait_s, []
     with HERE.waiting(what):
@@ -159,7 +159,7 @@ def of_first[T](what: str, find: Callable[[], T]) -> T:
 def _missing(what: str, key: str, wait_s: float, error: Exception) -> str:
     count = jax.process_count()
     try:
-        came = {int(k.rpartition("/")[2]) for k, _ in store().key_value_dir_get(f"{key}/")}
+        came = {int(k.rpartition("/")[2]) for k, _ in key_values().key_value_dir_get(f"{key}/")}
     except jax.errors.JaxRuntimeError:
         return f"waiting for {what!r}: {name(0)}, the coordinator, does not answer ({error})"
     missing = [name(i) for i in range(count) if i not in came]

@@ -42,9 +42,8 @@ class Saver:
         self.begun = checkpoints.latest() is not None
         """Whether there was a save: the same on all processes."""
 
-    @property
-    def due(self) -> bool:
-        """Whether this process's clock asks for a save."""
+    def asks(self) -> bool:
+        """Whether this process's clock asks for a save; says so where the last one has failed."""
         return time.monotonic() - self._last_s >= self._interval_s()
 
     @property
@@ -122,7 +121,7 @@ def wish(full: Saver, snapshots: Saver) -> int:
     """What this process's clocks ask for."""
     if full.busy or snapshots.busy:
         return WRITING
-    return FULL if full.due else SNAPSHOT if snapshots.due else NOTHING
+    return FULL if full.asks() else SNAPSHOT if snapshots.asks() else NOTHING
 
 
 def snapshot_of(params: Params) -> dict[str, Params]:

@@ -43,14 +43,16 @@ class Vote:
                 names = " and ".join(map(cluster.name, failed))
                 raise CalledOff(f"{names} could not: see the log there")
 
-    def leave(self, share: Any) -> None:
+    def hand_in(self, share: Any) -> None:
         """Leaves plain data for process 0; before the first stage."""
-        cluster.store().key_value_set(f"{self._shares}/{jax.process_index()}", json.dumps(share))
+        cluster.key_values().key_value_set(
+            f"{self._shares}/{jax.process_index()}", json.dumps(share)
+        )
 
-    def left(self) -> list[Any]:
+    def handed_in(self) -> list[Any]:
         """On process 0, after the first stage: what each has left."""
-        found = cluster.store().key_value_dir_get(self._shares)
-        cluster.store().key_value_delete(self._shares)
+        found = cluster.key_values().key_value_dir_get(self._shares)
+        cluster.key_values().key_value_delete(self._shares)
         if len(found) != jax.process_count():
             raise CalledOff(f"{len(found)} of {jax.process_count()} processes said what they wrote")
         return [json.loads(text) for _, text in found]
@@ -66,7 +68,7 @@ class Vote:
 
     def _come(self, timeout_ms: int, failed: bool = False) -> list[int]:
         """The processes that have failed."""
-        client = cluster.store()
+        client = cluster.key_values()
         key = f"jaxlm/save/{self._number}/{self._open.popleft()}"
         if failed:
             client.key_value_set(f"{key}/{jax.process_index()}", "failed")

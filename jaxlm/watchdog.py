@@ -141,7 +141,7 @@ class Board:
     """Where processes post what they are at: in the coordinator's key-value store."""
 
     def __init__(self, me: int) -> None:
-        self._me, self._client = me, cluster.store()
+        self._me, self._client = me, cluster.key_values()
 
     def exchange(
         self, report: Report, told: Diagnosis | None
