@@ -28,7 +28,7 @@ from jaxlm.schedule import Cost
 from jaxlm.site import Workdir
 from jaxlm.state import TrainState
 from jaxlm.vote import CalledOff, Vote
-from jaxlm.workdir import MARKER
+from jaxlm.workdir import MARKER, step_of
 
 FOR_EVER = "for_ever.txt"
 """A checkpoint with this file is never deleted."""
@@ -365,7 +365,7 @@ def _is_there(path: epath.Path) -> bool:
 
 
 def _words(error: Exception) -> str:
-    line = str(error).strip().partition("\n")[0]
+    line = storage.without_queries(str(error).strip().partition("\n")[0])
     return line if isinstance(error, UserError | CalledOff) else f"{type(error).__name__}: {line}"
 
 
@@ -400,7 +400,7 @@ def newest(directory: epath.Path) -> epath.Path | None:
 def committed(kind: epath.Path) -> list[epath.Path]:
     """The whole checkpoints in a directory of them, in no order."""
     found = (marker.parent for marker in kind.glob(f"*/{MARKER}"))
-    return [path for path in found if path.name.isdecimal()]
+    return [path for path in found if step_of(path.name) is not None]
 
 
 def abandoned(workdir: Workdir, why: str) -> epath.Path:
@@ -418,9 +418,10 @@ def clear_unfinished(workdir: Workdir, saved: int | None) -> None:
         for kind in (full(workdir), snapshots(workdir)):
             kind.mkdir(parents=True, exist_ok=True)  # in a store there are none, and none is needed
             for path in sorted(kind.iterdir()) if kind.is_dir() else ():
-                if not (path.name.isdecimal() and path.is_dir()) or _is_there(path / MARKER):
+                step = step_of(path.name)
+                if step is None or not path.is_dir() or _is_there(path / MARKER):
                     continue
-                if kind == full(workdir) and int(path.name) == saved:
+                if kind == full(workdir) and step == saved:
                     target = abandon(workdir, path, f"unmarked-{time.strftime('%Y%m%d-%H%M%S')}")
                     terminal.show(f"{path}: has lost its marker; moved to {target}")
                 else:

@@ -34,8 +34,9 @@ def evaluate(cfg: Config, directory: Workdir) -> int:
         scores = scorer(params)
     print(f"step {step} of {directory}\n{table(scores)}")
     data = {"step": step, "scores": {name: s._asdict() for name, s in scores.items()}}
-    workdir.write_json(directory / f"evaluation-{step}.json", data)
-    send(directory)
+    name = f"evaluation-{step}.json"
+    workdir.write_json(directory / name, data)
+    send(directory, [name])
     return 0
 
 

@@ -21,8 +21,6 @@ from jaxlm.run import Run
 from jaxlm.state import TrainState
 from jaxlm.step import Controls, Metrics
 
-FILE = "replicas.json"
-
 
 def compile_checksums(run: Run) -> Replicas:
     """For the state of a run."""
@@ -56,7 +54,7 @@ class Checks:
             self._verify_every = cfg.rows("corruption.verify_every")
         self._verify_next = verify_first
         self._agreed = self._verified = None
-        before = workdir.read_object(run.workdir / FILE) or {}  # for people, and written anew
+        before = workdir.replicas(run.workdir) or {}  # for people, and written anew
         if before.get("agreed_at_step") is not None:
             self._agreed = min(before["agreed_at_step"], first_step)
         if before.get("verified_at_step") is not None:
@@ -196,8 +194,8 @@ class Checks:
             "verify_every": cfg.verify_every,
             "verified_at_step": self._verified,
         }
-        with self._writer.going_on(FILE):
-            workdir.write_json(self._run.workdir / FILE, found)
+        with self._writer.going_on(workdir.REPLICAS):
+            workdir.write_json(self._run.workdir / workdir.REPLICAS, found)
 
 
 def _to_host(tree: Any) -> Any:

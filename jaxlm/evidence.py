@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from jaxlm import mesh as mesh_lib
-from jaxlm import state, workdir
+from jaxlm import records, state, workdir
 from jaxlm.activity import HERE, Activity
 from jaxlm.clock import phase
 from jaxlm.data.loader import load
@@ -94,7 +94,7 @@ def read(directory: Workdir, name: str) -> Bundle:
     """What was kept of an event; `UserError` if there is nothing of that name."""
     place = directory / "events" / name
     try:
-        event = json.loads((place / "event.json").read_text(encoding="utf-8"))
+        event = records.parsed((place / "event.json").read_text(encoding="utf-8"))
         ids_BT1 = np.load(place / "batch.npy", allow_pickle=False)
     except (OSError, ValueError) as e:
         known = sorted(workdir.kept_events(directory))
@@ -102,7 +102,7 @@ def read(directory: Workdir, name: str) -> Bundle:
             f"{place}: no evidence can be read there ({e}); this run has "
             + (", ".join(known) or "none")
         ) from None
-    if "skips" not in event:
+    if not isinstance(event, dict) or "skips" not in event:
         raise UserError(f"{place}: was written by an earlier version, and cannot be replayed")
     return Bundle(place, event, ids_BT1)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import jax
 from etils import epath
 
-from jaxlm import cluster, storage
+from jaxlm import cluster, records, storage
 from jaxlm.errors import EnvironmentProblem, UserError
 from jaxlm.storage import StoreError
 
@@ -77,7 +77,7 @@ def verify(directory: epath.Path) -> None:
 def _problems(directory: epath.Path) -> list[str]:
     """What is wrong with this process's share of the files."""
     try:
-        expected = json.loads(_tried(directory / CHECKSUMS, lambda path: path.read_text()))
+        expected = records.parsed(_tried(directory / CHECKSUMS, lambda path: path.read_text()))
         if not isinstance(expected, dict) or not expected:
             raise ValueError("names no file")
     except UserError:

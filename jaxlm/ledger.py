@@ -16,7 +16,7 @@ from operator import or_
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from jaxlm import workdir
+from jaxlm import records, workdir
 from jaxlm.activity import HERE, Activity
 from jaxlm.errors import RESTART, UserError
 from jaxlm.mirror import Mirror
@@ -166,13 +166,8 @@ class Ledger:
 
 def read(directory: Workdir) -> list[Line]:
     """The lines, oldest first; none where there is no ledger. What is no line is left out."""
-    path, found = directory / FILE, []
-    if path.exists():
-        text = path.read_text(encoding="utf-8", errors="replace")
-        for data in workdir.parsed(_enough(text.splitlines())):
-            with contextlib.suppress(TypeError):
-                found.append(Line(**data))
-    return found
+    found = records.objects(_enough(workdir.texts(directory / FILE)))
+    return [line for data in found if (line := records.of(Line, data)) is not None]
 
 
 def _enough(texts: list[str]) -> Iterable[str]:

@@ -7,7 +7,6 @@ the host never waits for the step in flight.
 import contextlib
 import json
 import math
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -147,7 +146,7 @@ class Writer:
                 total=total_steps,
                 initial=first_step,
                 unit="step",
-                disable=not sys.stderr.isatty(),
+                disable=not terminal.is_watched(),
                 dynamic_ncols=True,
             )
             if tensorboard:
@@ -175,9 +174,9 @@ class Writer:
         """A line of `metrics.jsonl`, and TensorBoard scalars for its numbers."""
         if not self._main:
             return
-        plain = {name: None if value != value else value for name, value in values.items()}
+        finite = {name: None if value - value != 0 else value for name, value in values.items()}
         with self.going_on(METRICS):
-            self._file.write(json.dumps(plain) + "\n")  # JSON knows no NaN
+            self._file.write(json.dumps(finite) + "\n")  # JSON knows no NaN
             self._file.flush()
         if self._events is not None:
             with self.going_on("tensorboard"):

@@ -22,6 +22,7 @@ from jaxlm.data.skips import Skips
 from jaxlm.errors import UserError
 from jaxlm.evidence import Bundle, Evidence
 from jaxlm.guard import Guard, Seen
+from jaxlm.integrity import CheckpointError
 from jaxlm.run import Opened
 from jaxlm.saving import NOTHING
 from jaxlm.site import Workdir, of, send
@@ -64,7 +65,7 @@ def replay(cfg: Config, directory: Workdir, name: str, exact: bool, start: str |
     for line in _lines(bundle, origin, report):
         print(line)
     workdir.write_json(bundle.path / REPORT, workdir.plain(report))
-    send(directory)
+    send(directory, [f"events/{name}/{REPORT}"])
     return 0
 
 
@@ -149,8 +150,12 @@ def _checkpoint_before(directory: Workdir, bundle: Bundle) -> epath.Path:
     for path in sorted(paths, key=lambda p: int(p.name), reverse=True):
         with contextlib.closing(Checkpoints(path.parent, Keep(1), read_only=True)) as found:
             step = int(path.name)
-            if step < event["step"] and found.notes(step)["position"] <= event["before"]:
-                return path
+            try:
+                if step < event["step"] and found.notes(step)["position"] <= event["before"]:
+                    return path
+            except CheckpointError:
+                if (path / workdir.MARKER).exists():
+                    raise  # it was not the run that has deleted it just now
     raise UserError(
         f"{directory}: no full checkpoint from before step {event['step']} is left; give one with "
         "the parameters to use: --from=PATH"

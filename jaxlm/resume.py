@@ -31,7 +31,7 @@ from jaxlm.data.corpus import Corpus
 from jaxlm.data.skips import Skips
 from jaxlm.data.source import TrainRows
 from jaxlm.integrity import CheckpointError, Damaged
-from jaxlm.run import Beginning, Options, Run, read_params
+from jaxlm.run import Beginning, Options, Run, read_newest
 from jaxlm.schema import ConfigError, changes, flat, to_dict
 from jaxlm.site import Workdir
 
@@ -66,8 +66,11 @@ def begin(run: Run, options: Options, say: Callable[[str], None]) -> Beginning:
             say(line)
     with HERE.during(Activity.RESTORE):
         resumed = _resumed(run, options, say)
-    origin = None if resumed else _origin(run, options)
-    beginning, changed = resumed if resumed else (_new(run, origin, say), [])
+    origin, changed = None, []
+    if resumed:
+        beginning, changed = resumed
+    else:
+        beginning, origin = _new(run, options, say)
     cfg, position = run.cfg, beginning.position
     if position > cfg.end:
         raise ConfigError(
@@ -94,7 +97,7 @@ def begin(run: Run, options: Options, say: Callable[[str], None]) -> Beginning:
 
 
 def _write_start(
-    run: Run, beginning: Beginning, changed: list[list[Any]], origin: str | None
+    run: Run, beginning: Beginning, changed: list[list[Any]], origin: epath.Path | None
 ) -> None:
     cfg = run.cfg
     workdir.write_json(run.workdir / "config.json", to_dict(cfg))
@@ -109,7 +112,7 @@ def _write_start(
         skips=[list(window) for window in run.skips.windows],
         changed=changed,
         time=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        init_from=origin,
+        init_from=origin and str(origin),
     )
     workdir.append_start(run.workdir, start)
     # Or what an earlier start has said would be taken for a word of this one.
@@ -293,7 +296,10 @@ def _check_rows_left(run: Run, position: int) -> int:
 # ---- a new run -----------------------------------------------------------------------------------
 
 
-def _new(run: Run, origin: str | None, say: Callable[[str], None]) -> Beginning:
+def _new(
+    run: Run, options: Options, say: Callable[[str], None]
+) -> tuple[Beginning, epath.Path | None]:
+    """And the checkpoint that its parameters are from; None if they were drawn."""
     snapshot = _latest(run.snapshots)
     if snapshot is not None:
         raise CheckpointError(
@@ -301,15 +307,17 @@ def _new(run: Run, origin: str | None, say: Callable[[str], None]) -> Beginning:
             "resumed; the full checkpoints are gone. Restore one, or begin a new run in another "
             f"--workdir with --init-from={run.snapshots.path(snapshot)}"
         )
+    asked = _origin(run, options)
     fresh = state.init(run.step.model, run.step.optimizer, run.cfg.train.seed, run.where)
-    if origin is not None:
-        with HERE.during(Activity.RESTORE):
-            fresh = fresh._replace(params=read_params(epath.Path(origin), run)[0])
-        say(f"parameters from {origin}")
-    return Beginning(fresh, 0, 0, {})
+    if asked is None:
+        return Beginning(fresh, 0, 0, {}), None
+    with HERE.during(Activity.RESTORE):
+        origin, params, _ = read_newest(lambda: _origin(run, options) or asked, run)
+    say(f"parameters from {origin}")
+    return Beginning(fresh._replace(params=params), 0, 0, {}), origin
 
 
-def _origin(run: Run, options: Options) -> str | None:
+def _origin(run: Run, options: Options) -> epath.Path | None:
     """The checkpoint that a new run takes its parameters from; None if they are drawn.
 
     A run that was begun and has no checkpoint yet goes on with what it has begun with.
@@ -330,7 +338,8 @@ def _origin(run: Run, options: Options) -> str | None:
             )
         return str(_newest_of(path))
 
-    return cluster.of_first("where the parameters are from", find)
+    found = cluster.of_first("where the parameters are from", find)
+    return None if found is None else epath.Path(found)
 
 
 def _newest_of(path: epath.Path) -> epath.Path:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from jaxlm import records
 from jaxlm.errors import EnvironmentProblem, PeerMissing
 
 LINE_BYTES = 1 << 20
@@ -112,7 +113,7 @@ def _read(connection: socket.socket, wait_s: float) -> dict[str, Any] | None:
     connection.settimeout(wait_s)
     try:
         with connection.makefile("rb") as file:
-            found = json.loads(file.readline(LINE_BYTES))
+            found = records.parsed(file.readline(LINE_BYTES))
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None

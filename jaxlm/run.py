@@ -12,19 +12,21 @@ import jax
 from etils import epath
 from jax.sharding import Mesh
 
-from jaxlm import checkpoint, cluster, loss, models, optim, state, workdir
+from jaxlm import checkpoint, cluster, loss, models, optim, state, terminal, workdir
 from jaxlm import mesh as mesh_lib
 from jaxlm.checkpoint import Checkpoints, Keep, clear_unfinished
 from jaxlm.config import Config, ModelConfig
 from jaxlm.data import skips
 from jaxlm.data.corpus import Corpus, open_corpus
 from jaxlm.data.skips import Skips
+from jaxlm.integrity import CheckpointError, Damaged
 from jaxlm.models.transformer import Params
 from jaxlm.ops import attention
 from jaxlm.schema import ConfigError, changes, flat, to_dict
 from jaxlm.site import AUTOTUNE, Workdir
 from jaxlm.state import TrainState
 from jaxlm.step import StepDef
+from jaxlm.workdir import step_of
 
 
 @dataclass(frozen=True)
@@ -110,13 +112,38 @@ def open_trained(cfg: Config, directory: Workdir) -> tuple[Opened, Params, int]:
     Nothing is written.
     """
     opened = open_run(cfg, directory)
-    path = checkpoint.newest(checkpoint.home(directory))
-    if path is None:
-        raise ConfigError(f"--workdir={directory}: has no finished checkpoint yet")
-    params, notes = read_params(path, opened)
+
+    def newest() -> epath.Path:
+        path = checkpoint.newest(checkpoint.home(directory))
+        if path is None:
+            raise ConfigError(f"--workdir={directory}: has no finished checkpoint yet")
+        return path
+
+    path, params, notes = read_newest(newest, opened)
     if notes["data"] != opened.corpus.train.fingerprint():
-        print("this is not the data that the run was trained on", file=sys.stderr, flush=True)
+        terminal.show("this is not the data that the run was trained on", sys.stderr)
     return opened, params, int(path.name)
+
+
+def read_newest(
+    newest: Callable[[], epath.Path], opened: Opened
+) -> tuple[epath.Path, Params, dict[str, Any]]:
+    """The newest checkpoint or snapshot there, and `read_params` of it.
+
+    A run may go on there, and delete the one that is being read when it has a newer one: then that
+    is read. `newest` is the same on all processes.
+    """
+    path = newest()
+    while True:
+        try:
+            return path, *read_params(path, opened)
+        except CheckpointError as e:
+            # `Damaged` is raised by all processes together; anything else perhaps by this one.
+            alike = jax.process_count() == 1 or isinstance(e, Damaged)
+            newer = newest() if alike else path
+            if newer == path:
+                raise
+            path = newer
 
 
 def read_params(path: epath.Path, opened: Opened) -> tuple[Params, dict[str, Any]]:
@@ -134,11 +161,18 @@ def verified(
 ) -> Iterator[tuple[Checkpoints, dict[str, Any], TrainState]]:
     """A checkpoint or snapshot to read, its notes, and the state of this run that it must fit.
 
-    `CheckpointError` if it is damaged, `ConfigError` if it is of another model.
+    `CheckpointError` if it is damaged, `ConfigError` if it is of another model or has no step for
+    its name.
     """
+    step = step_of(path.name)
+    if step is None:
+        raise ConfigError(
+            f"{path}: the directory of a checkpoint is named by its step, as .../full/2000; "
+            "rename it"
+        )
     with contextlib.closing(Checkpoints(path.parent, Keep(1), read_only=True)) as found:
-        found.verify(int(path.name))
-        notes = found.notes(int(path.name))
+        found.verify(step)
+        notes = found.notes(step)
         _check_same_model(notes, opened)
         yield found, notes, state.abstract(opened.step.model, opened.step.optimizer, opened.where)
 

@@ -26,6 +26,7 @@ from typing import Any, Literal, cast
 
 from ml_collections import ConfigDict
 
+from jaxlm import records
 from jaxlm.errors import UserError
 
 ResumeRule = Literal["fixed", "recorded", "free"]
@@ -198,11 +199,13 @@ def _read_file(cls: type, path: Path, target: str | None) -> ConfigDict:
     if _existing(path).suffix != ".json":
         return _run(path, lambda path: _get_config(path, target))
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = records.parsed(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as e:
         raise ConfigError(f"--config={path}: JSON breaks at line {e.lineno}: {e.msg}") from None
     except UnicodeDecodeError as e:
         raise ConfigError(f"--config={path}: is not UTF-8: {e.reason} at byte {e.start}") from None
+    except ValueError as e:
+        raise ConfigError(f"--config={path}: {e}") from None
     config = schema(cls)
     _merge(config, values, "config")
     return config

@@ -1,15 +1,14 @@
 """Where a run is, by the files of its work directory alone; nothing is written."""
 
+import contextlib
 import math
-import os
 import statistics
 import time
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from jaxlm import config, goodput, ledger, schedule, site, storage, workdir
+from jaxlm import config, goodput, ledger, records, schedule, site, storage, workdir
 from jaxlm.config import Config
 from jaxlm.data import skips
 from jaxlm.data.skips import Skips
@@ -19,6 +18,7 @@ from jaxlm.ledger import DONE, STOPPED, Line
 from jaxlm.mirror import Mirror
 from jaxlm.schedule import Schedule
 from jaxlm.site import Workdir
+from jaxlm.workdir import Place
 
 State = Literal["training", "done", "stopped", "dead"]
 
@@ -55,6 +55,26 @@ class Saved(NamedTuple):
     """Seconds since 1970."""
     kept: int
     """How many there are."""
+
+
+class _Report(NamedTuple):
+    """What is used of a line of `metrics.jsonl`; None is what was not finite."""
+
+    loss: float | None
+    step_time_s: float | None
+    tokens_per_s: float | None
+    mfu: float | None
+    data_wait_share: float | None
+
+
+class _Event(NamedTuple):
+    """What is used of a line of `events.jsonl`."""
+
+    kind: str
+    step: int | None = None
+    time: str = "?"
+    event: str | None = None
+    """Its name, if it has evidence."""
 
 
 class _At(NamedTuple):
@@ -127,9 +147,9 @@ def of(directory: Workdir, now: float | None = None) -> Status:
     now = time.time() if now is None else now
     found = goodput.of(lines, None if pid is None else now) if lines else None
     cfg, skipped = _config(directory), skips.load(directory)
-    at, end = _place(said, lines), cfg.end if cfg else said["end"] if said else 0
-    metrics = _lines(directory / "metrics.jsonl", TAIL_BYTES)
-    trained = [line for line in metrics if "loss" in line]
+    at, end = _place(said, lines), cfg.end if cfg else said.end if said else 0
+    metrics = records.objects(workdir.texts(directory / workdir.METRICS, TAIL_BYTES))
+    trained = [report for line in metrics if (report := records.of(_Report, line)) is not None]
     full, snapshot = _saved(directory, "full"), _saved(directory, "snapshots")
     state = _state(pid, said, found)
     running = cfg if state == "training" else None
@@ -145,7 +165,7 @@ def of(directory: Workdir, now: float | None = None) -> Status:
         tokens=cfg and _rows(skipped, 0, at.position) * cfg.data.seq_len,
         tokens_end=cfg and _rows(skipped, 0, end) * cfg.data.seq_len,
         steps_per_s=goodput.steps_per_s(lines),
-        loss=trained[-1]["loss"] if trained else None,
+        loss=trained[-1].loss if trained else None,
         heldout=_heldout(metrics),
         speed=_speed(trained[-RECENT:]),
         goodput=found,
@@ -155,7 +175,7 @@ def of(directory: Workdir, now: float | None = None) -> Status:
         snapshot_due=running and _snapshot_due(running, snapshot, at, skipped),
         events=_events(directory),
         skips=skipped,
-        replicas=workdir.read_object(directory / "replicas.json"),
+        replicas=workdir.replicas(directory),
     )
 
 
@@ -180,10 +200,9 @@ def _data(value: Any) -> Any:
 # ---- what the files say --------------------------------------------------------------------------
 
 
-def _said(directory: Workdir) -> dict[str, Any] | None:
+def _said(directory: Workdir) -> Place | None:
     """`status.json`, if it is there and a run's; a damaged one is as good as none."""
-    found = workdir.read_object(directory / "status.json")
-    return found if found and found.keys() >= {"state", "step", "position", "end"} else None
+    return records.of(Place, workdir.read_object(directory / "status.json") or {})
 
 
 def _config(directory: Workdir) -> Config | None:
@@ -195,37 +214,24 @@ def _config(directory: Workdir) -> Config | None:
         return None
 
 
-def _lines(path: Path, last_bytes: int | None = None) -> list[dict[str, Any]]:
-    """All lines, or those at the end of a file that may be long."""
-    try:
-        with path.open("rb") as file:
-            if last_bytes is not None:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(max(0, size - last_bytes))
-            text = file.read().decode(errors="replace")
-    except OSError:
-        return []
-    return workdir.parsed(text.splitlines())
-
-
-def _state(pid: int | None, said: dict[str, Any] | None, found: Goodput | None) -> State:
+def _state(pid: int | None, said: Place | None, found: Goodput | None) -> State:
     if pid is not None:
         return "training"
     last = found.attempts[-1] if found else None
-    end = said and said["state"]
+    end = said and said.state
     # Only an attempt that came further can have said so; it may have been killed right after.
     if last is not None and (last.end is not None or last.first_step == last.last_step):
         end = last.end
     return "done" if end == DONE else "stopped" if end == STOPPED else "dead"
 
 
-def _place(said: dict[str, Any] | None, lines: list[Line]) -> _At:
+def _place(said: Place | None, lines: list[Line]) -> _At:
     """As the run has last handed it to the devices, or has last said."""
     begun = max((line.time for line in lines if line.begins), default=0.0)
     for line in reversed(lines):
         if line.step is not None and line.position is not None:
             return _At(line.step, line.position, begun)
-    return _At(said["step"], said["position"], begun) if said else _At(0, 0, begun)
+    return _At(said.step, said.position, begun) if said else _At(0, 0, begun)
 
 
 def _rows(skipped: Skips, start: int, stop: int) -> int:
@@ -240,7 +246,8 @@ def _steps(cfg: Config, at: _At, skipped: Skips) -> int:
 
 def _heldout(metrics: list[dict[str, Any]]) -> dict[str, float]:
     for line in reversed(metrics):
-        found = {n.split("/")[1]: x for n, x in line.items() if n.endswith("/loss")}
+        losses = {name: x for name, x in line.items() if name.endswith("/loss")}
+        found = {name.split("/")[1]: x for name, x in losses.items() if records.fits(x, float)}
         if found:
             return found
     return {}
@@ -248,20 +255,24 @@ def _heldout(metrics: list[dict[str, Any]]) -> dict[str, float]:
 
 def _events(directory: Workdir) -> list[dict[str, Any]]:
     newest: dict[Any, dict[str, Any]] = {}
-    for line in _lines(directory / workdir.EVENTS):
-        name = line.get("event", (line.get("kind"), line.get("step")))
+    for line in workdir.lines(directory / workdir.EVENTS):
+        event = records.of(_Event, line)
+        if event is None:
+            continue
+        name = event.event or (event.kind, event.step)
         newest.pop(name, None)
         newest[name] = line
     return list(newest.values())
 
 
-def _speed(trained: list[dict[str, Any]]) -> Speed | None:
+def _speed(trained: list[_Report]) -> Speed | None:
     if not trained:
         return None
 
     def median(name: str) -> float:
         # What is not finite is null in the file: the peak of some chip is not known.
-        return statistics.median(math.nan if x is None else x for x in (t[name] for t in trained))
+        values = (getattr(report, name) for report in trained)
+        return statistics.median(math.nan if x is None else x for x in values)
 
     return Speed(*map(median, Speed._fields))
 
@@ -272,14 +283,17 @@ def _speed(trained: list[dict[str, Any]]) -> Speed | None:
 def _saved(directory: Workdir, kind: str) -> Saved | None:
     if isinstance(directory, Mirror):
         at = f"{directory}/checkpoints/{kind}"
-        names = filter(str.isdecimal, storage.entries(at)[1])
-        markers = {int(name): f"{at}/{name}/{workdir.MARKER}" for name in names}
+        steps = map(workdir.step_of, storage.entries(at)[1])
+        markers = {step: f"{at}/{step}/{workdir.MARKER}" for step in steps if step is not None}
         times = {step: storage.modified(marker) for step, marker in markers.items()}
         found = {step: time for step, time in times.items() if time is not None}
     else:
-        paths = (directory / "checkpoints" / kind).glob(f"*/{workdir.MARKER}")
-        steps = {path.parent.name: path for path in paths if path.parent.name.isdecimal()}
-        found = {int(name): path.stat().st_mtime for name, path in steps.items()}
+        found = {}
+        for path in (directory / "checkpoints" / kind).glob(f"*/{workdir.MARKER}"):
+            step = workdir.step_of(path.parent.name)
+            if step is not None:
+                with contextlib.suppress(FileNotFoundError):  # the run has just deleted it
+                    found[step] = path.stat().st_mtime
     return Saved(max(found), found[max(found)], len(found)) if found else None
 
 

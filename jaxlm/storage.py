@@ -256,12 +256,17 @@ def _refused(url: str, e: BaseException) -> EnvironmentProblem:
 
 
 def _words(e: BaseException) -> str:
-    """The first line of what an error says, without what might be a signature in a URL."""
+    """The first line of what an error says, if it is not too long."""
     name = type(e).__name__
     if isinstance(e, TimeoutError):
         return f"{name}: no answer in time"
     said = str(e).strip().splitlines()
-    return re.sub(r"\?\S*", "?...", f"{name}: {said[0]}" if said else name)[:300]
+    return without_queries(f"{name}: {said[0]}" if said else name)[:300]
+
+
+def without_queries(text: str) -> str:
+    """A text without what might be a signature in a URL."""
+    return re.sub(r"\?\S*", "?...", text)
 
 
 def _scheme(url: str) -> str:

@@ -10,7 +10,8 @@ from typing import TextIO
 def show(line: str, stream: TextIO | None = None) -> None:
     """A line on this stream, by default standard output; dropped where it cannot be written."""
     with dropping():
-        print(line, file=stream, flush=True)
+        # In one piece: without a buffer, another thread's line would come before its end.
+        print(line + "\n", end="", file=stream, flush=True)
 
 
 @contextlib.contextmanager
@@ -18,6 +19,11 @@ def dropping() -> Iterator[None]:
     """Inside, what cannot be written is dropped: a terminal is gone, or a file's disk is full."""
     with contextlib.suppress(OSError, ValueError):  # ValueError: the stream is closed
         yield
+
+
+def is_watched() -> bool:
+    """Whether standard error is a terminal."""
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 def let_go() -> None:

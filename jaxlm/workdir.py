@@ -16,22 +16,49 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from jaxlm import storage
-from jaxlm.errors import UserError
+from jaxlm import records, storage
+from jaxlm.errors import EnvironmentProblem, UserError
 from jaxlm.mirror import Mirror
 from jaxlm.site import Workdir
 
-METRICS, EVENTS = "metrics.jsonl", "events.jsonl"
+METRICS, EVENTS, REPLICAS = "metrics.jsonl", "events.jsonl", "replicas.json"
 MARKER = "commit_success.txt"
 """In a checkpoint or snapshot that is whole; Orbax writes it last."""
 
 
 NEEDED = ("config.json", "history.jsonl", "skips.json", "status.json", METRICS, EVENTS)
 """Files that a start goes on with."""
+
+
+def step_of(name: str) -> int | None:
+    """The step of a checkpoint by the name of its directory; None if that is of no checkpoint."""
+    return int(name) if name.isdecimal() and name == str(int(name)) else None
+
+
+class Place(NamedTuple):
+    """`status.json`: where a run is."""
+
+    state: str
+    step: int
+    position: int
+    end: int
+    saved: int | None = None
+    """Step of the newest checkpoint that the run knew of."""
+    time: str = ""
+
+
+class Copies(NamedTuple):
+    """What is known of a run in `replicas.json`."""
+
+    comparable_bytes: int = 0
+    """Of the state, what several devices hold."""
+    all_bytes: int = 0
+    agreed_at_step: int | None = None
+    verified_at_step: int | None = None
+    """Of the last step that was done twice and came out the same."""
 
 
 class Start(NamedTuple):
@@ -78,10 +105,16 @@ def write_text(path: Path, text: str) -> None:
 def read_object(path: Path) -> dict[str, Any] | None:
     """What a JSON file says; None if it is not there, or says nothing that is an object."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = records.parsed(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def replicas(workdir: Workdir) -> dict[str, Any] | None:
+    """`Copies` and more, as a run has last written it; None where it has not."""
+    found = read_object(workdir / REPLICAS)
+    return found if found is not None and records.of(Copies, found) is not None else None
 
 
 def append_line(path: Path, data: Any) -> None:
@@ -123,7 +156,16 @@ def open_lines(path: Path) -> TextIO:
 
 def history(workdir: Workdir) -> list[Start]:
     """All starts of a run, oldest first."""
-    return [Start(**line) for line in lines(workdir / "history.jsonl")]
+    path, found = workdir / "history.jsonl", []
+    for line in lines(path):
+        start = records.of(Start, line)
+        if start is None:
+            raise UserError(
+                f"{path}: {json.dumps(line)[:300]} is no start of a run; restore the line: what "
+                "steps have read is told by it"
+            )
+        found.append(start)
+    return found
 
 
 def kept_events(workdir: Workdir) -> list[str]:
@@ -134,15 +176,16 @@ def kept_events(workdir: Workdir) -> list[str]:
 
 
 def status(workdir: Workdir) -> dict[str, Any]:
-    """Where the run is; `UserError` if nothing has run there."""
+    """Where the run is, a `Place`; `UserError` if nothing has run there."""
     try:
-        return json.loads((workdir / "status.json").read_text(encoding="utf-8"))
+        found = records.parsed((workdir / "status.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"--workdir={workdir}: no status.json there; has a run started?") from None
     except ValueError:
-        raise UserError(
-            f"{workdir / 'status.json'}: is damaged; a start of the run writes it anew"
-        ) from None
+        found = None
+    if not isinstance(found, dict) or records.of(Place, found) is None:
+        raise UserError(f"{workdir / 'status.json'}: is damaged; a start of the run writes it anew")
+    return found
 
 
 def reached(workdir: Workdir) -> int:
@@ -183,18 +226,23 @@ def write_status(
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    """Whole JSON lines; a torn last line, from a kill, is left out."""
-    return parsed(path.read_text(encoding="utf-8").splitlines()) if path.exists() else []
+    """Whole JSON lines, none where there is no file; a torn last line, from a kill, is left out.
+
+    `EnvironmentProblem` if it cannot be read.
+    """
+    return records.objects(texts(path))
 
 
-def parsed(texts: Iterable[str]) -> list[dict[str, Any]]:
-    """The objects in lines of JSON; what is none is left out."""
-    found = []
-    for line in texts:
-        try:
-            data = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        if isinstance(data, dict):
-            found.append(data)
-    return found
+def texts(path: Path, last_bytes: int | None = None) -> list[str]:
+    """All lines, or those at the end of a file that may be long; else as `lines`."""
+    try:
+        with path.open("rb") as file:
+            if last_bytes is not None:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - last_bytes))
+            text = file.read().decode(errors="replace")
+            return text.removesuffix("\n").split("\n")  # other ends of lines may be in strings
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as e:
+        raise EnvironmentProblem(f"{path}: cannot be read ({e.strerror})") from e

@@ -203,7 +203,7 @@ def _position(workdir: str) -> int | None:
     try:
         text = _status(workdir)
         return None if text is None else int(json.loads(text)["position"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return -1
 
 

@@ -13,7 +13,15 @@ from pathlib import Path
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     # 0: no JAX
-    ("jaxlm", "jaxlm.data", "jaxlm.activity", "jaxlm.errors", "jaxlm.hardware", "jaxlm.terminal"),
+    (
+        "jaxlm",
+        "jaxlm.data",
+        "jaxlm.activity",
+        "jaxlm.errors",
+        "jaxlm.hardware",
+        "jaxlm.records",
+        "jaxlm.terminal",
+    ),
     ("jaxlm.storage",),
     ("jaxlm.lease", "jaxlm.mirror"),
     ("jaxlm.site",),

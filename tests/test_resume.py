@@ -6,12 +6,14 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
 from jaxlm import resume, run, saving, state, workdir
+from jaxlm.checkpoint import Checkpoints
 from jaxlm.config import Config, DataConfig, EvaluateConfig, TrainConfig
 from jaxlm.data import skips
 from jaxlm.integrity import CheckpointError
@@ -180,3 +182,49 @@ def test_a_run_that_drew_its_parameters_may_begin_again_with_others(saved, tmp_p
     assert workdir.history(tmp_path)[-1].init_from is None
     taken = begin(tmp_path, init_from=str(saved))
     assert (embedding(taken) != embedding(drawn)).any()
+
+
+@pytest.mark.parametrize("when", ["verify", "notes", "restore_params"])
+@pytest.mark.parametrize("reader", ["begin", "open_trained"])
+def test_what_a_run_deletes_while_it_is_read_is_left_for_its_newest(
+    saved, tmp_path, monkeypatch, reader, when
+):
+    other = Path(shutil.copytree(saved, tmp_path / "other"))
+    done = getattr(Checkpoints, when)
+
+    def meanwhile(checkpoints: Checkpoints, step: int, *args: Any) -> Any:
+        if step == 10:
+            monkeypatch.undo()
+            with prepared(other) as found:
+                save(found, 20, 160, seed=1)
+            for kind in ("full", "snapshots"):
+                shutil.rmtree(other / "checkpoints" / kind / "10")
+        return done(checkpoints, step, *args)
+
+    monkeypatch.setattr(Checkpoints, when, meanwhile)
+    if reader == "begin":
+        found = begin(tmp_path / "run", init_from=str(other)).state.params
+        taken = workdir.history(tmp_path / "run")[-1].init_from
+        assert taken is not None and taken.endswith("/20")
+    else:
+        _, found, step = run.open_trained(CONFIG, other)
+        assert step == 20
+    with prepared(tmp_path / "fresh") as fresh:
+        expected = state.init(fresh.step.model, fresh.step.optimizer, 1, fresh.where).params
+    first, second = jax.tree.leaves(found)[0], jax.tree.leaves(expected)[0]
+    np.testing.assert_allclose(np.asarray(first), np.asarray(second), rtol=2**-8)  # a snapshot's
+    gc.collect()
+
+
+def test_a_damaged_checkpoint_that_stays_the_newest_is_told(saved, tmp_path):
+    other = Path(shutil.copytree(saved, tmp_path / "other"))
+    for kind in ("full", "snapshots"):
+        (other / "checkpoints" / kind / "10" / "checksums.json").write_text("[" * 100_000)
+    with pytest.raises(CheckpointError, match="10: the checkpoint is damaged and will not be used"):
+        run.open_trained(CONFIG, other)
+
+
+def test_a_checkpoint_with_another_name_than_its_step(saved, tmp_path):
+    best = shutil.copytree(saved / "checkpoints" / "full" / "10", tmp_path / "best")
+    with pytest.raises(ConfigError, match="/best: the directory of a checkpoint is named by its"):
+        begin(tmp_path / "run", init_from=str(best))

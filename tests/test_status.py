@@ -2,12 +2,14 @@
 
 import json
 import os
+import random
 import re
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from etils import epath
@@ -21,6 +23,7 @@ from jaxlm.ledger import FILE, Line
 from jaxlm.mirror import Mirror
 from jaxlm.schema import to_dict
 from jaxlm.status import Speed
+from jaxlm.workdir import Copies
 
 ROOT = Path(__file__).parents[1]
 NOW = 1_800_000_000.0
@@ -297,6 +300,66 @@ def test_damaged_files_hide_nothing_else(killed):
     found = status.of(killed, NOW)
     assert (found.state, found.step, found.steps) == ("dead", 61, None)
     assert found.goodput is not None and found.goodput.lost_steps == 20
+
+
+WRONG = [
+    *(None, True, "x", [], {}, [[1]], {"a": "b"}, -1, 0, 1.5, 2**63, -(2**70), 1e300, 10**15),
+    *(float("nan"), float("inf")),
+]
+"""What stands in place of some value of a file, as JSON has it."""
+
+
+def damaged(value: Any, draw: random.Random) -> Any:
+    """The same with another value at some place in it, or without that place."""
+    if not isinstance(value, dict | list) or not value or draw.random() < 0.15:
+        return draw.choice(WRONG)
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    at = draw.choice([name for name, _ in items])
+    copy = value.copy()
+    if draw.random() < 0.2:
+        del copy[at]
+    else:
+        copy[at] = damaged(value[at], draw)
+    return copy
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_the_files_say_there_is_an_answer(killed, seed, capsys):
+    """A page, or a line that names the file; never a traceback."""
+    report = {"step": 60, "position": 480, "loss": 2.0, **Speed(10.0, 100.0, 0.5, 0.01)._asdict()}
+    event = {"time": "2026-01-01", "event": "e", "kind": "spike", "step": 50, "loss": 9.0}
+    workdir.append_line(killed / workdir.METRICS, report)
+    workdir.append_line(killed / workdir.METRICS, {"step": 60, "heldout/book/loss": 3.0})
+    workdir.append_line(killed / workdir.EVENTS, event)
+    workdir.write_json(killed / workdir.REPLICAS, {**Copies(1, 2, 50, 50)._asdict(), "more": 1})
+    workdir.write_json(killed / "skips.json", [[0, 8], [80, 88, "0-e"]])
+    draw = random.Random(seed)
+    files = [path for path in killed.iterdir() if path.suffix in (".json", ".jsonl")]
+    assert len(files) == 7
+    for path in draw.sample(files, draw.randint(1, 3)):
+        lines = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
+        for _ in range(draw.randint(1, 3)):
+            i = draw.randrange(len(lines))
+            lines[i] = json.dumps(damaged(json.loads(lines[i]), draw))
+        path.write_text("\n".join(lines))
+    for more in ((), ("--json",)):
+        code = main(["status", f"--workdir={killed}", *more])
+        out, err = capsys.readouterr()
+        assert (code == 0 and out) or (code == 2 and re.match("jaxlm status: .*json", err))
+
+
+@pytest.mark.parametrize("name", ["status.json", "ledger.jsonl", "config.json", "skips.json"])
+@pytest.mark.parametrize("what", ["deep", "long number", "directory"])
+def test_nor_is_there_a_traceback_for(killed, name, what, capsys):
+    path = killed / name
+    path.unlink(missing_ok=True)
+    if what == "directory":
+        path.mkdir()
+    else:
+        path.write_text("[" * 100_000 if what == "deep" else '{"step": ' + "9" * 5000 + "}")
+    code = main(["status", f"--workdir={killed}"])
+    assert code in (0, 2, 78)
+    assert "\n" not in capsys.readouterr().err.strip()
 
 
 def test_a_directory_that_somebody_set_aside_is_no_checkpoint(killed):

@@ -56,3 +56,26 @@ def test_a_stream_that_was_closed(tmp_path):
     with (tmp_path / "file").open("w") as file:
         pass
     terminal.show("one", file)
+
+
+THREADS = """
+import threading
+from jaxlm import terminal
+
+def show(line):
+    for _ in range(2000):
+        terminal.show(line)
+
+for letter in "abcd":
+    threading.Thread(target=show, args=[80 * letter]).start()
+"""
+
+
+def test_lines_of_several_threads_do_not_tear_each_other():
+    """Without a buffer, as launchers have it, each write goes out by itself."""
+    found = subprocess.run(
+        [sys.executable, "-u", "-c", THREADS], capture_output=True, text=True, check=True
+    )
+    lines = found.stdout.splitlines()
+    assert len(lines) == 8000
+    assert {*lines} == {80 * letter for letter in "abcd"}

@@ -57,6 +57,37 @@ def test_a_damaged_status_is_told(tmp_path):
         workdir.status(tmp_path)
 
 
+@pytest.mark.parametrize("text", ["[]", "3", '{"step": 1}', "[" * 100_000])
+def test_so_is_one_that_says_no_place(tmp_path, text):
+    (tmp_path / "status.json").write_text(text)
+    with pytest.raises(UserError, match=r"status.json: is damaged"):
+        workdir.status(tmp_path)
+    assert workdir.saved(tmp_path) is None
+
+
+def test_a_line_of_the_history_that_is_no_start_is_told(tmp_path):
+    (tmp_path / "history.jsonl").write_text('{"step": "0", "position": 0}\n')
+    with pytest.raises(UserError, match=r'history.jsonl: {"step": "0", .* is no start of a run'):
+        workdir.history(tmp_path)
+
+
+def test_a_line_may_hold_what_other_places_take_for_its_end(tmp_path):
+    said = {"a": "one\u2028two\x85three\x0cfour"}
+    workdir.append_line(tmp_path / "events.jsonl", said)
+    assert workdir.lines(tmp_path / "events.jsonl") == [said]
+
+
+def test_what_cannot_be_read_is_told(tmp_path):
+    (tmp_path / "ledger.jsonl").mkdir()
+    with pytest.raises(EnvironmentProblem, match=r"ledger.jsonl: cannot be read \(Is a directory"):
+        workdir.lines(tmp_path / "ledger.jsonl")
+
+
+def test_the_step_of_a_checkpoint():
+    names = ("10", "0", "010", "\u0663", "\u00b2", "-1", "20.bad", "")
+    assert [workdir.step_of(name) for name in names] == [10, 0, *[None] * 6]
+
+
 def test_a_directory_is_made_and_probed(tmp_path):
     site.check_writable(tmp_path / "a" / "b")
     assert list((tmp_path / "a" / "b").iterdir()) == []

@@ -167,7 +167,7 @@ def parse(text: str, path: str) -> Manifest:
         data = json.loads(text)
     except json.JSONDecodeError as e:
         raise ManifestError(f"{path}: not a manifest, JSON breaks at line {e.lineno}") from None
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise ManifestError(f"{path}: cannot be read as a manifest: {e}") from None
     if not isinstance(data, dict):
         raise ManifestError(f"{path}: not a manifest, but a JSON {type(data).__name__}")

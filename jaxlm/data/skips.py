@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxlm import records
 from jaxlm.errors import UserError
 from jaxlm.site import Workdir
 from jaxlm.workdir import write_text
@@ -137,7 +138,7 @@ def load(workdir: Workdir) -> Skips:
     """The windows in a work directory, none without a file; `SkipsError` if it cannot be used."""
     path = workdir / FILE
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = records.parsed(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return NO_SKIPS
     except (OSError, ValueError) as e:

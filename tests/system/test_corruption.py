@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from bench import runs
-from jaxlm import corruption
 from jaxlm import workdir as workdirs
 
 pytestmark = pytest.mark.system
@@ -59,7 +58,7 @@ def test_a_copy_that_changes_names_its_device(tmp_path, config):
     assert len(named) == 1 and named.pop().endswith("of process 1")
     assert two_processes(config, workdir, flip_step=None) == (0, 0)
     assert runs.committed(workdir)[-1] == 10
-    told = json.loads((workdir / corruption.FILE).read_text())
+    told = json.loads((workdir / workdirs.REPLICAS).read_text())
     assert told["copies"] == [4, 4] and told["comparable_bytes"] == told["all_bytes"]
     assert told["agreed_at_step"] == 10
 
@@ -77,7 +76,7 @@ def test_a_step_done_twice_changes_nothing(tmp_path, config):
     for step in (1, 5, 10):
         assert f"step {step}, done twice, came out the same to the bit" in output
     assert "a step can be done twice instead" in plain.with_suffix(".log").read_text()
-    assert json.loads((twice / corruption.FILE).read_text())["verified_at_step"] == 10
+    assert json.loads((twice / workdirs.REPLICAS).read_text())["verified_at_step"] == 10
     runs.assert_same(runs.state(plain, 10), runs.state(twice, 10))
 
 
