@@ -6,7 +6,10 @@ command line, the exit codes and `status.json`.
 
 from collections.abc import Callable, Sequence
 
-from launch import local
+from launch import gke, local
 
-LAUNCHERS: dict[str, Callable[[Sequence[str]], int]] = {"local": local.main}
+LAUNCHERS: dict[str, Callable[[Sequence[str]], int]] = {
+    "gke": gke.main,
+    "local": local.main,
+}
 """Name on the command line -> the launcher: arguments after the name in, exit code out."""

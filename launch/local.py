@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jaxlm import storage
-from launch import exits
+from launch import arguments, exits
 from launch.exits import Exit
 from launch.process import Events, Process, Spec, say
 
@@ -248,7 +248,9 @@ def main(argv: Sequence[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--processes", type=_whole(1), default=1, metavar="N", help="default 1")
+    parser.add_argument(
+        "--processes", type=arguments.whole(1), default=1, metavar="N", help="default 1"
+    )
     parser.add_argument(
         "--workdir", required=True, metavar="DIR", help="of the run, a path or gs://, s3://"
     )
@@ -260,17 +262,15 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument(
         "--max-restarts",
-        type=_whole(0),
+        type=arguments.whole(0),
         default=Job.max_restarts,
         metavar="K",
         help="give up after K restarts without progress (default %(default)s)",
     )
     parser.add_argument("--dry-run", action="store_true", help="print what would be run")
     args, rest = parser.parse_known_args(argv)
-    for name in (arg.partition("=")[0] for arg in rest):
-        if name in ("--coordinator", "--bind", "--process"):
-            parser.error(f"{name} differs from process to process, the launcher sets it; remove it")
-    _check_urls(parser, [args.workdir, *rest])
+    arguments.refuse_places(parser, rest)
+    arguments.check_urls(parser, [args.workdir, *rest])
     train = (sys.executable, "-m", "jaxlm", "train", f"--workdir={args.workdir}", *rest)
     logs = args.logs or logs_of(args.workdir)
     job = Job(train, args.workdir, logs, args.processes, args.max_restarts)
@@ -283,24 +283,3 @@ def main(argv: Sequence[str]) -> int:
     except OSError as e:
         say(f"{e.filename or args.workdir}: {e.strerror}; choose a --workdir that can be written")
         return exits.ENVIRONMENT
-
-
-def _check_urls(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
-    """Refuses those that may carry a secret, before it is in a log or the name of a directory."""
-    for argument in arguments:
-        value = argument.partition("=")[2] if argument.startswith("--") else argument
-        url = value.strip("\"'")
-        if storage.is_url(url):
-            try:
-                storage.check(url)
-            except ValueError as e:
-                parser.error(str(e))
-
-
-def _whole(least: int) -> Callable[[str], int]:
-    def whole(text: str) -> int:
-        if not text.isascii() or not text.isdigit() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} up")
-        return int(text)
-
-    return whole
