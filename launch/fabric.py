@@ -16,7 +16,7 @@ from typing import Any
 _DEVICES = (*(f"nvidia{i}" for i in range(8)), "nvidiactl", "nvidia-uvm", "dmabuf_import_helper")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Fabric:
     """Of one kind of machine."""
 

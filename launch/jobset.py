@@ -11,6 +11,7 @@ set by GKE's webhook in pods of a JobSet that ask for TPUs, in the same order; x
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -179,7 +180,7 @@ def _pod(job: Job) -> dict[str, Any]:
         return {"spec": spec}
     spec["volumes"] += [
         {"name": _volume(path), "hostPath": {"path": path}}
-        for path in fabric.host_paths | fabric.daemon_host_paths
+        for path in {**fabric.host_paths, **fabric.daemon_host_paths}
     ]
     if fabric.daemon:
         mounts = _mounts(fabric.daemon_host_paths)
@@ -263,7 +264,7 @@ def _ports(job: Job) -> list[int]:
     return [COORDINATOR_PORT, *of_tpu, *([SLICES_PORT] if job.slices > 1 else [])]
 
 
-def _mounts(host_paths: Any) -> list[dict[str, str]]:
+def _mounts(host_paths: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"name": _volume(path), "mountPath": at} for path, at in host_paths.items()]
 
 

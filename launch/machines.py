@@ -11,10 +11,11 @@ for the values of the labels. The memory of tpu7x machines of one chip is a quar
 four: assumed. Nothing here was tried on a cluster.
 """
 
+import functools
 import itertools
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -239,20 +240,19 @@ def _check_slice(text: str, machine: Machine, shape: tuple[int, ...]) -> None:
     raise ValueError(f"{text!r}: {rule}; near are {near}")
 
 
-def _shapes(machine: Machine) -> Iterator[tuple[int, ...]]:
+@functools.cache
+def _shapes(machine: Machine) -> tuple[tuple[int, ...], ...]:
     """All slices that there are, of as many chips the most compact one first."""
     if machine.dims == 2:
-        yield from map(_shape, FLAT)
-        return
-    yield from [(1, 1, 1)] if machine.machine_type_of_one else []
-    yield from map(_shape, SMALL)
+        return tuple(map(_shape, FLAT))
+    one = [(1, 1, 1)] if machine.machine_type_of_one else []
     edges = range(4, machine.largest // 16 + 1, 4)
     cubes = [
         (a, b, c)
         for a, b in itertools.combinations_with_replacement(edges, 2)
         for c in range(b, machine.largest // (a * b) + 1, 4)
     ]
-    yield from sorted(cubes, key=_size)
+    return (*one, *map(_shape, SMALL), *sorted(cubes, key=_size))
 
 
 def _shape(text: str) -> tuple[int, ...]:
