@@ -23,7 +23,7 @@ test-system: env ## the long tests: the demo, kills, real services
 test-compilers: env ## programs of all kinds through the compilers of TPU and GPU, long: after a change to the step
 	@$(PYTHON_IN_VENV) -m pytest -m compilers
 
-faults: env ## the fault campaign, an hour, writes docs/faults.md; ARGS="--rows=NAME,... --again --list"
+faults: env ## the fault campaign, half an hour, writes docs/faults.md; ARGS="--rows=NAME,... --again --list"
 	@$(PYTHON_IN_VENV) -m bench.faults $(ARGS)
 
 lint: env ## style and types

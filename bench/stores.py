@@ -2,7 +2,8 @@
 
 moto serves S3, gcp-storage-emulator Google Cloud Storage. Every request comes by the proxy, which
 forwards it, or does to it what a test asks for. It adds what the emulator leaves out: generations
-of objects, in answers and as conditions of writes.
+of objects, in answers and as conditions of writes, and the same answer for an upload that is done
+when its last request comes again.
 """
 
 import contextlib
@@ -58,6 +59,8 @@ class Proxy:
     """Ends what stalls."""
     writing: threading.Lock = field(default_factory=threading.Lock)
     """Held by a write with a condition, which nothing may come between."""
+    uploads: dict[str, tuple[http.client.HTTPResponse, bytes]] = field(default_factory=dict)
+    """Those that are done, by their ids: the answers."""
 
     def url(self, name: str) -> str:
         """Of an object."""
@@ -137,12 +140,17 @@ def _handle(request: BaseHTTPRequestHandler, state: Proxy, port: int) -> None:
         _answer(request, int(kind), {}, b"no", 2)
         return
     headers = {k: v for k, v in request.headers.items() if k.lower() not in DROPPED}
-    wanted = _query(request.path).get("ifGenerationMatch")
+    query = _query(request.path)
+    wanted, upload = query.get("ifGenerationMatch"), query.get("upload_id")
     with state.writing if request.command != "GET" else contextlib.nullcontext():
         if wanted is not None and wanted != _generation(request.path, port):
             _answer(request, 412, {}, b"condition", len(b"condition"))
             return
         response, data = _ask(port, request.command, request.path, body, headers)
+    if upload is not None and response.status == 200:
+        state.uploads[upload] = response, data
+    elif upload in state.uploads:
+        response, data = state.uploads[upload]
     announced = response.headers.get("Content-Length")
     length = len(data) if request.command != "HEAD" else int(announced or 0)
     if kind == "truncated":

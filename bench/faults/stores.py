@@ -1,6 +1,7 @@
 """A work directory in an object store that fails, under processes that are killed."""
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -98,13 +99,16 @@ def _kill(
 ) -> None:
     """After a save of this start has begun, the run's first or a later one, or some steps after.
 
-    When the second begins, the first has ended.
+    When the second begins, the first has ended; one that failed does not count.
     """
-    after = [10 * save + 2 for save in range(saves, STEPS // 10)]
 
     def begun() -> bool:
         said = log.read_text().split("; compiling") if log.exists() else []
-        return len(said) > starts and any(f"step     {n}/" in said[starts] for n in after)
+        if len(said) <= starts:
+            return False
+        failed = len(re.findall("^process 0: .* could not be saved", said[starts], re.M))
+        at = [10 * save + 2 for save in range(saves + failed, STEPS // 10)]
+        return any(f"step     {n}/" in said[starts] for n in at)
 
     runs.wait_until(begun, launcher)
     time.sleep(place.random.uniform(0, 1))
