@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from jaxlm import cli, train
-from launch import local
+from launch import job
 
 
 def launch(directory: Path, argv: list[str]) -> int:
@@ -25,8 +25,8 @@ def launch(directory: Path, argv: list[str]) -> int:
     workdir = next(arg for arg in argv if arg.startswith("--workdir=")).partition("=")[2]
     program = (sys.executable, "-m", "bench.record_steps", str(directory), "train", *rest)
     count = int(processes.partition("=")[2])
-    logs = local.logs_of(workdir)
-    return local.run(local.Job(program, workdir, logs, count, max_restarts=1_000_000))
+    logs = job.logs_of(workdir)
+    return job.run(job.Job(program, workdir, logs, count, max_restarts=1_000_000))
 
 
 def record() -> int:

@@ -6,10 +6,12 @@ command line, the exit codes and `status.json`.
 
 from collections.abc import Callable, Sequence
 
-from launch import gke, local
+from launch import gke, host, local, slurm
 
 LAUNCHERS: dict[str, Callable[[Sequence[str]], int]] = {
     "gke": gke.main,
+    "host": host.main,
     "local": local.main,
+    "slurm": slurm.main,
 }
 """Name on the command line -> the launcher: arguments after the name in, exit code out."""

@@ -1,7 +1,10 @@
 """What command lines of launchers have in common: numbers, URLs, flags that are not for users."""
 
 import argparse
+import hashlib
+import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from jaxlm import storage
 
@@ -18,6 +21,17 @@ def whole(least: int) -> Callable[[str], int]:
         return int(text)
 
     return read
+
+
+def name_of(workdir: str) -> str:
+    """The name of a run's job: readable, and another for each work directory."""
+    if not storage.is_url(workdir):
+        workdir = str(Path(workdir).absolute())
+    last = workdir.rstrip("/").rpartition("/")[2].lower()
+    slug = re.sub("[^a-z0-9]+", "-", last).strip("-")
+    slug = slug if slug[:1].isalpha() else f"run-{slug}"
+    digest = hashlib.sha256(workdir.rstrip("/").encode()).hexdigest()[:6]
+    return f"{slug[:30].strip('-')}-{digest}"
 
 
 def refuse_places(

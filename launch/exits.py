@@ -1,6 +1,8 @@
 """The exit codes of `jaxlm train`, and what several processes' exits mean together."""
 
+import json
 import signal
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +13,13 @@ RESTART = 75
 """Start me again: preempted, out of time, a peer lost. A death by signal counts as this."""
 ENVIRONMENT = 78
 """Wrong environment, such as a read-only workdir or a missing device: a restart cannot help."""
+
+
+OF_ALL = -1
+"""Index of a process that starts those of all hosts: `srun`."""
+
+_MARK = "\x1elaunch-exit "
+"""Begins a line in which a host's launcher says how its process has ended."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +33,14 @@ class Exit:
     """Exit code; minus the signal's number for a death by signal."""
     tail: tuple[str, ...]
     """The last lines it wrote."""
+    stopped: bool = False
+    """Whether somebody had asked it to end."""
 
     @property
     def code(self) -> int:
         """What the exit means in the contract."""
+        if self.index == OF_ALL and self.status not in (DONE, USAGE, ENVIRONMENT):
+            return RESTART  # no host has said why: one was lost
         return RESTART if self.status < 0 else self.status
 
     @property
@@ -35,16 +48,34 @@ class Exit:
         """Whether the process meant to end, so that its peers are ending too."""
         return self.status in (DONE, RESTART)
 
+    @property
+    def line(self) -> bytes:
+        """For the launcher of all hosts."""
+        said = [self.index, self.status, self.tail, self.stopped]
+        return f"{_MARK}{json.dumps(said)}\n".encode()
+
     def __str__(self) -> str:
+        who = "the launcher of all hosts" if self.index == OF_ALL else f"process {self.index}"
         if self.status < 0:
-            return f"process {self.index} was killed by {signal.Signals(-self.status).name}"
+            return f"{who} was killed by {signal.Signals(-self.status).name}"
         meaning = {
             DONE: "done",
             USAGE: "wrong usage, config or data",
             RESTART: "start me again",
             ENVIRONMENT: "wrong environment",
         }.get(self.status, "a crash")
-        return f"process {self.index} ended with exit code {self.status} ({meaning})"
+        return f"{who} ended with exit code {self.status} ({meaning})"
+
+
+def told(line: bytes) -> Exit | None:
+    """What a host's launcher says in a line of output, as of now; None if it is another line."""
+    if not line.startswith(_MARK.encode()):
+        return None
+    try:
+        index, status, tail, stopped = json.loads(line[len(_MARK) :])
+        return Exit(time.monotonic(), int(index), int(status), tuple(tail), bool(stopped))
+    except (ValueError, TypeError):  # torn
+        return None
 
 
 def cause(exits: Sequence[Exit]) -> Exit | None:

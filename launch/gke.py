@@ -6,7 +6,6 @@ it. The JobSet's name is made from the work directory, so that nothing is stored
 """
 
 import argparse
-import hashlib
 import json
 import re
 import shlex
@@ -106,15 +105,6 @@ def _delete(name: str, place: Sequence[str], grace_s: int) -> tuple[str, ...]:
     return ("kubectl", "delete", "jobset", name, *place, *flags)
 
 
-def name_of(workdir: str) -> str:
-    """The name of a run's JobSet: readable, and another for each work directory."""
-    last = workdir.rstrip("/").rpartition("/")[2].lower()
-    slug = re.sub("[^a-z0-9]+", "-", last).strip("-")
-    slug = slug if slug[:1].isalpha() else f"run-{slug}"
-    digest = hashlib.sha256(workdir.rstrip("/").encode()).hexdigest()[:6]
-    return f"{slug[:30].strip('-')}-{digest}"
-
-
 # ---- looking at a job, and stopping it -----------------------------------------------------------
 
 
@@ -210,7 +200,7 @@ def _look_at(action: str, argv: Sequence[str]) -> int:
         parser.add_argument("--follow", action="store_true", help="and those to come")
     args = parser.parse_args(argv)
     arguments.check_urls(parser, [args.workdir or ""])
-    name = args.name or name_of(_checked_workdir(args.workdir))
+    name = args.name or arguments.name_of(_checked_workdir(args.workdir))
     return ACTIONS[action](_checked(_NAMES, "--name", name), _place(args), args)
 
 
@@ -258,7 +248,7 @@ def _job(args: argparse.Namespace, rest: Sequence[str]) -> Job:
         )
     flags = [f"--config={args.config}", f"--workdir={workdir}", f"{_GRACE}={args.grace_seconds}"]
     return Job(
-        name=_checked(_NAMES, "--name", args.name or name_of(workdir), _LONGEST_NAME),
+        name=_checked(_NAMES, "--name", args.name or arguments.name_of(workdir), _LONGEST_NAME),
         target=target,
         image=_checked_image(args.image),
         workdir=workdir,

@@ -14,7 +14,7 @@ from io import FileIO
 from pathlib import Path
 from typing import TextIO
 
-from launch import guard
+from launch import exits, guard
 from launch.exits import Exit
 
 TAIL_LINES = 20
@@ -34,6 +34,9 @@ class Spec:
     index: int
     command: tuple[str, ...]
     log: Path
+    signaller: tuple[str, ...] = ()
+    """Command that sends a signal, `--signal=NAME`, to what the process has started on other hosts,
+    which the process itself would not pass on; none: there is nothing of the kind."""
 
 
 class Process:
@@ -64,10 +67,16 @@ class Process:
 
     def signal(self, number: signal.Signals) -> None:
         """Sends it a signal."""
-        self._popen.send_signal(number)
+        if self._spec.signaller:
+            name = signal.Signals(number).name.removeprefix("SIG")
+            subprocess.run([*self._spec.signaller, f"--signal={name}"], check=False)
+        else:
+            self._popen.send_signal(number)
 
     def kill(self) -> None:
         """Ends the process and all that it started, at once."""
+        if self._spec.signaller and self._popen.poll() is None:
+            self.signal(signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._popen.pid, signal.SIGKILL)
 
@@ -80,10 +89,14 @@ class Process:
 
     def _read(self) -> None:
         assert self._popen.stdout is not None
-        prefix = f"[{self._spec.index}] ".encode() if self._spec.index else b""
+        prefix = f"[{self._spec.index}] ".encode() if self._spec.index > 0 else b""
         with contextlib.closing(Log(self._spec.log)) as log, self._popen.stdout as output:
             log.write(f"--- {time.strftime('%F %T')} {self._spec.command}\n".encode())
             while line := output.readline(_LINE_BYTES):
+                exit_ = exits.told(line)
+                if exit_ is not None:
+                    self._events.put(exit_)
+                    continue
                 log.write(line)
                 show(sys.stdout, prefix + line)
                 self._tail.append(line.decode(errors="replace").rstrip())

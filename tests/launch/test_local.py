@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from jaxlm import rollcall
-from launch import local
+from launch import job as jobs
 from launch.exits import Exit
-from launch.local import Job, main, plan, run
+from launch.job import Job, plan, run
+from launch.local import main
 from tests.launch.watch import is_gone, until, until_text
 
 PRELUDE = """
@@ -30,16 +31,17 @@ def on_sigterm(code):
 def job(workdir: Path, code: str, processes: int = 2, max_restarts: int = 3) -> Job:
     program = (sys.executable, "-c", PRELUDE + code, str(workdir))
     place = str(workdir), workdir / "logs"
-    return Job(program, *place, processes, max_restarts, peer_grace_s=5.0, kill_grace_s=0.3)
+    patience = {"max_restarts": max_restarts, "peer_grace_s": 5.0, "kill_grace_s": 0.3}
+    return Job(program, *place, processes, **patience)
 
 
 @pytest.fixture(autouse=True)
 def short_delays(monkeypatch):
-    monkeypatch.setattr(local, "_LONGEST_DELAY_S", 0.02)
+    monkeypatch.setattr(jobs, "_LONGEST_DELAY_S", 0.02)
 
 
 def test_a_free_port_is_given_to_nobody_who_asks_for_any():
-    port = local.free_port()
+    port = jobs.free_port()
     with socket.socket() as s, pytest.raises(OSError, match="in use"):
         s.bind(("127.0.0.1", port))
     for host in ("127.0.0.1", None):  # but it is to be had by who asks for this one
@@ -169,22 +171,22 @@ def test_gives_up_without_progress(tmp_path, capfd, status):
 
 
 def test_delays_double_up_to_a_limit(tmp_path, capfd, monkeypatch):
-    monkeypatch.setattr(local, "_LONGEST_DELAY_S", 4.0)
+    monkeypatch.setattr(jobs, "_LONGEST_DELAY_S", 4.0)
     waits = []
-    monkeypatch.setattr(local, "_next_event", wait_without_waiting(waits))
+    monkeypatch.setattr(jobs, "_next_event", wait_without_waiting(waits))
     assert run(job(tmp_path, "sys.exit(75)", processes=1, max_restarts=4)) == 75
     assert [round(w) for w in waits] == [1, 2, 4, 4]
 
 
 def test_no_number_of_restarts_is_too_large(tmp_path, monkeypatch):
     ends = [Exit(0.0, 0, 75, ())], False
-    monkeypatch.setattr(local, "_attempt", lambda *_: ends)
-    monkeypatch.setattr(local, "_next_event", wait_without_waiting([]))
+    monkeypatch.setattr(jobs, "_attempt", lambda *_: ends)
+    monkeypatch.setattr(jobs, "_next_event", wait_without_waiting([]))
     assert run(job(tmp_path, "", processes=1, max_restarts=1100)) == 75
 
 
 def wait_without_waiting(waits: list[float]):
-    real = local._next_event
+    real = jobs._next_event
 
     def next_event(events, deadline):
         if deadline > time.monotonic() + 100:
@@ -204,7 +206,8 @@ def launcher(tmp_path):
     started = []
 
     def start(code: str, *before: str, output: int = subprocess.PIPE) -> subprocess.Popen:
-        source = f"import sys\nfrom launch.local import *\nsys.exit(run({job(tmp_path, code)!r}))"
+        imports = "import sys\nfrom pathlib import Path\nfrom launch.job import *\n"
+        source = f"{imports}sys.exit(run({job(tmp_path, code)!r}))"
         command = [*before, sys.executable, "-c", source.replace("PosixPath", "Path")]
         process = subprocess.Popen(
             command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
@@ -255,7 +258,7 @@ def test_the_second_signal_kills(launcher, tmp_path):
     process.send_signal(signal.SIGTERM)
     for i in range(2):
         until_text(tmp_path / f"logs/process-{i}.log", "saving\n")
-    time.sleep(local._SAME_S)
+    time.sleep(jobs._SAME_S)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 75

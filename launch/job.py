@@ -1,0 +1,252 @@
+"""Runs a job as processes that this launcher starts, and starts it again while that helps.
+
+The processes are those of this machine, or each stands for others: `srun`, ssh. Launchers on other
+hosts say how theirs have ended, in a line of their output (`exits.Exit.line`).
+"""
+
+import contextlib
+import json
+import math
+import queue
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from jaxlm import storage
+from launch import exits
+from launch.exits import OF_ALL, Exit
+from launch.place import Place
+from launch.process import Events, Process, Spec, say, show
+
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_AHEAD = (signal.SIGUSR1, signal.SIGUSR2)
+"""Sent by schedulers ahead of an end; passed on, since a process then has more time to save."""
+_SAME_S = 2.0
+"""What follows a signal so soon is the same request: one end of a session or of a machine may send
+SIGTERM and SIGHUP, or a signal to a process and then to its group."""
+_LONGEST_DELAY_S = 60.0
+_STATUS_S = 60.0
+"""That a store may take to say how far a run has come."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be run, and how patiently."""
+
+    program: tuple[str, ...]
+    """The command of one process, less the flags that tell it which process it is."""
+    workdir: str
+    """Path or URL."""
+    logs: Path
+    """Where the processes' output goes."""
+    processes: int = 1
+    place: Place | None = None
+    """Of the one process, where other hosts run the others."""
+    of_all: bool = False
+    """Whether the one process starts those of all hosts."""
+    signaller: tuple[str, ...] = ()
+    """As in `Spec`."""
+    once: bool = False
+    """Whether somebody else starts the job again."""
+    tells: bool = False
+    """Whether it says how its process has ended to the launcher of all hosts."""
+    after_stop: tuple[str, ...] = ()
+    """Command that has the job started again later, once it was stopped."""
+    max_restarts: int = 3
+    """Restarts without progress before giving up."""
+    peer_grace_s: float = 10.0
+    """Once a process has ended as it meant to, how long the others may take to do the same: not
+    long, since JAX lets none end in good order before all do."""
+    kill_grace_s: float = 2.0
+    """Once a process has died, how long the others have between SIGTERM and SIGKILL."""
+
+
+def plan(job: Job, port: int) -> tuple[Spec, ...]:
+    """The processes of one attempt; those of this machine meet at `127.0.0.1:port`."""
+    if job.of_all:
+        return (Spec(OF_ALL, job.program, job.logs / "launcher.log", job.signaller),)
+    if job.place is not None:
+        here = job.place.process
+        return (Spec(here, job.program + job.place.flags, job.logs / f"process-{here}.log"),)
+    return tuple(
+        Spec(i, job.program + _flags(job, port, i), job.logs / f"process-{i}.log")
+        for i in range(job.processes)
+    )
+
+
+def _flags(job: Job, port: int, index: int) -> tuple[str, ...]:
+    return Place(index, job.processes, f"127.0.0.1:{port}", "127.0.0.1").flags
+
+
+def run(job: Job) -> int:
+    """Runs the job to its end and returns the exit code; call it from the main thread.
+
+    `OSError` if the log directory cannot be made or a process cannot be started.
+    """
+    job.logs.mkdir(parents=True, exist_ok=True)
+    events: Events = queue.SimpleQueue()
+    began = _position(job.workdir)
+    best, stalled = -1 if began is None else began, 0
+    with _stop_signals_to(events):
+        while True:
+            ended, stopped = _attempt(job, events)
+            cause = exits.cause(ended)
+            if job.tells:
+                for e in ended:
+                    show(sys.stdout, replace(e, stopped=stopped).line)
+            if cause is None:
+                return exits.DONE
+            if cause.graceful and (stopped or any(e.stopped for e in ended)):
+                return _stopped(cause, job)
+            _report(cause, ended, job)
+            if cause.code != exits.RESTART or stopped or job.once:
+                return cause.code
+            position = _position(job.workdir)
+            if position is not None and position > best:
+                best, stalled = position, 0
+            if position is not None and stalled == job.max_restarts:
+                say(f"giving up after {stalled} restarts without progress, {_at(best)}")
+                return cause.code
+            delay = min(2.0 ** min(stalled, 30), _LONGEST_DELAY_S)  # no float holds 2.0**1024
+            stalled += position is not None
+            say(f"starting again in {delay:.0f} s, {_at(best)}")
+            if _next_event(events, time.monotonic() + delay) is not None:
+                return cause.code
+
+
+def _stopped(cause: Exit, job: Job) -> int:
+    if not job.after_stop:
+        say("stopped as asked; the same command goes on from there")
+        return cause.code
+    say(f"stopped as asked: {shlex.join(job.after_stop)}")
+    done = subprocess.run(job.after_stop, check=False)
+    if done.returncode == 0:
+        time.sleep(_LONGEST_DELAY_S)  # this process is ended meanwhile
+    return cause.code
+
+
+def _attempt(job: Job, events: Events) -> tuple[list[Exit], bool]:
+    """All processes from start to end: their exits, and whether someone asked us to stop."""
+    running: dict[int, Process] = {}
+    ended: list[Exit] = []
+    stopped, pressed_s, kill_at = False, math.inf, math.inf
+    try:
+        for spec in plan(job, free_port()):
+            running[spec.index] = Process(spec, events)
+        while running:
+            event = _next_event(events, kill_at)
+            if isinstance(event, Exit):
+                running.pop(event.index, None)  # of another host's process none runs here
+                ended.append(event)
+                grace = job.peer_grace_s if event.graceful else job.kill_grace_s
+                kill_at = min(kill_at, event.time + grace)
+                if not event.graceful:
+                    _each(running, Process.terminate)
+            elif event is not None and event in _AHEAD:
+                stopped = True
+                for process in running.values():
+                    process.signal(event)
+            elif event is None or time.monotonic() - pressed_s >= _SAME_S:
+                kill_at = math.inf  # out of patience, or asked twice
+                _each(running, Process.kill)
+            elif math.isinf(pressed_s):
+                stopped, pressed_s = True, time.monotonic()
+                _each(running, Process.terminate)
+    finally:
+        _each(running, Process.kill)
+    told = any(e.status != exits.DONE for e in ended if e.index != OF_ALL)
+    return [e for e in ended if e.index != OF_ALL or not told], stopped
+
+
+def _each(running: Mapping[int, Process], do: Callable[[Process], None]) -> None:
+    for process in running.values():
+        do(process)
+
+
+def _next_event(events: Events, deadline: float) -> Exit | signal.Signals | None:
+    """The next event; None once the monotonic clock is past `deadline`."""
+    wait = None if math.isinf(deadline) else max(0.0, deadline - time.monotonic())
+    try:
+        return events.get(timeout=wait)
+    except queue.Empty:
+        return None
+
+
+@contextlib.contextmanager
+def _stop_signals_to(events: Events) -> Iterator[None]:
+    # SimpleQueue.put is re-entrant, so a handler may call it while the queue is being read.
+    def handle(number: int, _frame: object) -> None:
+        events.put(signal.Signals(number))
+
+    numbers = {*_STOP_SIGNALS, *_AHEAD}
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # started with nohup
+        numbers.remove(signal.SIGHUP)
+    before = {s: signal.signal(s, handle) for s in numbers}
+    try:
+        yield
+    finally:
+        for s, handler in before.items():
+            signal.signal(s, handler)
+
+
+def _report(cause: Exit, ended: Sequence[Exit], job: Job) -> None:
+    log = "launcher" if cause.index == OF_ALL else f"process-{cause.index}"
+    say(f"{cause}; its log is {job.logs}/{log}.log")
+    if not cause.graceful:
+        for line in cause.tail:
+            say(f"  | {line}")
+    for e in ended:
+        if e is not cause and e.status != exits.DONE:
+            say(f"also, {e.time - cause.time:+.1f} s: {e}")
+
+
+def logs_of(workdir: str) -> Path:
+    """Where the output goes if nobody says where."""
+    name = workdir.rstrip("/").rpartition("/")[2]
+    return (Path("runs", name) if storage.is_url(workdir) else Path(workdir)) / "logs"
+
+
+def _position(workdir: str) -> int | None:
+    """How far the run has come, by its `status.json`, -1 if it says nothing; None: not known."""
+    try:
+        text = _status(workdir)
+        return None if text is None else int(json.loads(text)["position"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return -1
+
+
+def _status(workdir: str) -> str | None:
+    if not storage.is_url(workdir):
+        return Path(workdir, "status.json").read_text(encoding="utf-8")
+    command = (sys.executable, "-m", "jaxlm", "status", "--json", f"--workdir={workdir}")
+    try:
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, text=True, timeout=_STATUS_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return None
+    return None if done.returncode in (exits.RESTART, exits.ENVIRONMENT) else done.stdout
+
+
+def _at(position: int) -> str:
+    return "no position reached yet" if position < 0 else f"at position {position:,}"
+
+
+def free_port() -> int:
+    """A port for a server that says `SO_REUSEADDR`, as most do.
+
+    It has just been closed after a connection: for the next minute (Linux) the system gives it to
+    nobody who asks for any port.
+    """
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()),
+        server.accept()[0],  # closed first: it is the one that the port waits for
+    ):
+        return server.getsockname()[1]
