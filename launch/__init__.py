@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from launch import gke, local
 
 LAUNCHERS: dict[str, Callable[[Sequence[str]], int]] = {
-    "gke": gke.main,
     "local": local.main,
+    "gke": gke.main,
 }
 """Name on the command line -> the launcher: arguments after the name in, exit code out."""
