@@ -25,6 +25,8 @@ _REMEDIES = (
         r"doesn't have a resource type \"?jobsets?\b|no matches for kind \"JobSet\"",
         f"install JobSet {jobset.OLDEST} or later in the cluster",
     ),
+    ("doesn't have a resource type \"localqueues", "install Kueue in it, or leave out --queue"),
+    ("serviceaccounts .* not found", "make it with `kubectl create serviceaccount`"),
     (
         "unknown field",
         f"the cluster's JobSet is older than {jobset.OLDEST}: install a later one",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from launch import gke
+from launch import gke, gke_arguments, jobset
 from tests.launch import flags, kubectl_stub
 
 ROOT = Path(__file__).parents[2]
@@ -53,7 +53,7 @@ def kubectl(tmp_path, monkeypatch):
 
 def running(**changes: Any) -> dict[str, Any]:
     """What kubectl prints of a JobSet that runs."""
-    job = gke._job(gke._parser().parse_args(SUBMIT), ())
+    job = gke_arguments.job(*gke_arguments.read(SUBMIT, ""))
     return {**gke.plan(job).manifest, "status": {"restarts": 0}, **changes}
 
 
@@ -103,11 +103,44 @@ def test_dry_run_prints_what_would_be_run_and_runs_nothing(kubectl):
 
 
 def test_every_line_of_a_plan_has_only_flags_of_kubectl():
-    job = gke._job(gke._parser().parse_args(SUBMIT), ())
-    planned = gke.plan(job, ["--context=c", "--namespace=n"])
-    for line in (planned.look, planned.clear, planned.create):
+    args = (*SUBMIT, "--queue=team", "--service-account=trainer")
+    planned = gke.plan(gke_arguments.job(*gke_arguments.read(args, "")), ["--context=c"])
+    for line in (*planned.needs, planned.look, planned.clear, planned.create):
         assert list(flags.problems(line)) == []
     assert list(flags.problems([*planned.look, "--wait"])) == ["kubectl get: no flag --wait"]
+
+
+def test_a_queue_and_an_account_must_be_there(kubectl):
+    wanted = (*SUBMIT, "--queue=team", "--service-account=trainer", "--namespace=n")
+    kubectl.answers(NONE, NONE, NONE, {"of": "create"})
+    assert launch(*wanted).returncode == 0
+    queue, account, *_ = (call["line"] for call in kubectl.calls)
+    assert queue[:4] == ["get", "localqueues.kueue.x-k8s.io", "team", "--namespace=n"]
+    assert account[:4] == ["get", "serviceaccounts", "trainer", "--namespace=n"]
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        (
+            'error: the server doesn\'t have a resource type "localqueues"',
+            "install Kueue in it, or leave out --queue",
+        ),
+        (
+            'Error from server (NotFound): localqueues.kueue.x-k8s.io "team" not found',
+            "kubectl get localqueues.kueue.x-k8s.io team: Error from server (NotFound): ",
+        ),
+        (
+            'Error from server (NotFound): serviceaccounts "trainer" not found',
+            "make it with `kubectl create serviceaccount`",
+        ),
+    ],
+)
+def test_without_them_nothing_is_submitted(kubectl, capfd, said, message):
+    kubectl.answers({"of": "get", "err": said, "code": 1})
+    assert gke.main([*SUBMIT, "--queue=team", "--service-account=trainer"]) == 78
+    (line,) = capfd.readouterr().err.splitlines()
+    assert message in line and len(kubectl.calls) == 1
 
 
 def test_one_that_runs_is_left_alone(kubectl):
@@ -245,7 +278,7 @@ def test_what_is_not_there_is_said(kubectl, action):
     ],
 )
 def test_the_name_is_made_of_the_workdir(workdir, name):
-    assert gke.name_of(workdir) == name
+    assert jobset.name_of(workdir) == name
 
 
 # ---- wrong inputs --------------------------------------------------------------------------------

@@ -1,0 +1,188 @@
+"""The command line of the launcher of GKE, and what is wrong with it."""
+
+import argparse
+import re
+from collections.abc import Sequence
+
+from jaxlm import storage
+from launch import arguments, jobset, machines
+from launch.jobset import Job
+
+_LONGEST_NAME = 40
+"""Of a JobSet: a pod's name adds index of Job and pod, and five letters, and has 63 at most."""
+_IMAGE = re.compile(
+    r"[a-z0-9][a-z0-9.-]*(:\d+)?(/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*"
+    r"(?P<version>:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?P<digest>@sha256:[0-9a-f]{64})?"
+)
+_NAMES = (
+    re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?"),
+    "lower case letters, digits and -, from a letter on",
+)
+_OTHERS = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?"), "lower case letters, digits, - and ."
+_GRACE = "--config.watch.grace_seconds"
+
+_EPILOG = f"""\
+All other arguments, or those after --, go to `jaxlm train` as they are: --config.a.b=VALUE ...
+Config files are read in the pods: they must be in the image.
+
+  python -m launch gke status --workdir=URL             pods, restarts, what is waited for
+  python -m launch gke logs --workdir=URL --process=N   output of a process
+  python -m launch gke stop --workdir=URL               every process saves and ends
+
+failures  exit codes 2 and 78 of a pod end the job at once; anything else starts all pods again,
+          --max-restarts times; preempted machines do not count. Submitting again goes on from the
+          newest checkpoint, on another --accelerator too.
+needs     a cluster with such node pools and JobSet {jobset.OLDEST} or later: docs/clusters.md
+
+exit code: 0 submitted, 2 wrong usage, 78 kubectl or the cluster refuses
+"""
+
+
+def read(argv: Sequence[str], description: str) -> tuple[argparse.Namespace, list[str]]:
+    """Of submitting: its own arguments, and those for `jaxlm train`. Ends where they are wrong."""
+    parser = _parser(description)
+    cut = argv.index("--") if "--" in argv else len(argv)
+    args, rest = parser.parse_known_args(argv[:cut])
+    rest += argv[cut + 1 :]
+    arguments.refuse_places(parser, rest, (*arguments.PLACES, "--processes"))
+    arguments.check_urls(parser, [args.workdir, *rest])
+    for argument in rest:
+        if argument.partition("=")[0] == _GRACE:
+            parser.error(f"{_GRACE}: use --grace-seconds, which tells Kubernetes too")
+    return args, rest
+
+
+def read_look(action: str, argv: Sequence[str]) -> argparse.Namespace:
+    """Of status, logs and stop. Ends where they are wrong."""
+    parser = argparse.ArgumentParser(prog=f"python -m launch gke {action}", allow_abbrev=False)
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--workdir", metavar="URL", help="of the run")
+    which.add_argument("--name", metavar="NAME", help="of the JobSet, if it was given one")
+    _add_place(parser)
+    if action == "logs":
+        number = arguments.whole(0)
+        parser.add_argument("--process", type=number, default=0, metavar="N", help="default 0")
+        parser.add_argument("--lines", type=number, default=200, metavar="N", help="the last N")
+        parser.add_argument("--follow", action="store_true", help="and those to come")
+    args = parser.parse_args(argv)
+    arguments.check_urls(parser, [args.workdir or ""])
+    return args
+
+
+def name(args: argparse.Namespace) -> str:
+    """Of the JobSet that is meant; `ValueError` for one that cannot be."""
+    made = args.name or jobset.name_of(_checked_workdir(args.workdir))
+    return _checked(_NAMES, "--name", made, _LONGEST_NAME)
+
+
+def job(args: argparse.Namespace, rest: Sequence[str]) -> Job:
+    """What is to be run; `ValueError` where values cannot be, or not together."""
+    workdir = _checked_workdir(args.workdir)
+    target = machines.parse(args.accelerator)
+    whole = target.machine.chips
+    if not target.is_tpu and target.chips_per_host < whole:
+        raise ValueError(
+            f"--accelerator={args.accelerator}: a {target.machine_type} of GKE has {whole} GPUs, "
+            f"and is used whole; use {target.machine.name}:{target.hosts}x{whole}"
+        )
+    if args.slices > 1 and not target.is_tpu:
+        nodes = target.hosts * args.slices
+        raise ValueError(
+            f"--slices={args.slices}: slices are of TPUs; write more nodes, as "
+            f"--accelerator={target.machine.name}:{nodes}x{whole}"
+        )
+    if args.slices > 1 and target.hosts == 1:
+        raise ValueError(
+            f"--slices={args.slices} of {target}: GKE joins slices of several hosts only; use a "
+            "larger slice"
+        )
+    flags = [f"--config={args.config}", f"--workdir={workdir}", f"{_GRACE}={args.grace_seconds}"]
+    return Job(
+        name=name(args),
+        target=target,
+        image=_checked_image(args.image),
+        workdir=workdir,
+        train=(*flags, *rest),
+        slices=args.slices,
+        spot=args.spot,
+        queue=_checked(_OTHERS, "--queue", args.queue),
+        service_account=_checked(_OTHERS, "--service-account", args.service_account),
+        grace_s=args.grace_seconds,
+        max_restarts=args.max_restarts,
+        disk_gb=args.disk_gb,
+    )
+
+
+def _parser(description: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m launch gke",
+        usage="%(prog)s --accelerator=v5p:4x4x8 --config=FILE --workdir=URL --image=IMAGE ...",
+        description=description,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    chips = f"{machines.EXAMPLES}; known: {', '.join(machines.MACHINES)}"
+    add("--accelerator", required=True, metavar="CHIP:SHAPE", help=chips)
+    add("--slices", type=arguments.whole(1), default=1, metavar="N", help="TPU slices (default 1)")
+    add("--config", required=True, metavar="FILE", help="in the image: FILE.py or FILE.py:TARGET")
+    add("--workdir", required=True, metavar="URL", help="of the run: gs:// or s3://")
+    add("--image", required=True, help="with a tag or digest, of a registry that nodes can read")
+    add("--spot", action="store_true", help="on spot machines")
+    add("--queue", default="", metavar="NAME", help="Kueue's LocalQueue")
+    add("--service-account", default="", metavar="NAME", help="of Kubernetes, with bucket rights")
+    add("--name", default="", help="of the JobSet; default: made from --workdir")
+    seconds = "from SIGTERM until it has saved (default %(default)s)"
+    add("--grace-seconds", type=arguments.whole(1), default=Job.grace_s, metavar="S", help=seconds)
+    restarts = "after failures, in all (default %(default)s)"
+    add("--max-restarts", type=arguments.whole(0), default=Job.max_restarts, help=restarts)
+    disk = "of each node, for shards of the corpus: config.cache.max_gb and some (%(default)s)"
+    add("--disk-gb", type=arguments.whole(1), default=Job.disk_gb, metavar="GB", help=disk)
+    _add_place(parser)
+    add("--dry-run", action="store_true", help="print what would be run, as a shell script")
+    return parser
+
+
+def _add_place(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--namespace", default="", help="default: kubectl's own")
+    parser.add_argument("--context", default="", help="kubectl's name of the cluster")
+
+
+def place(args: argparse.Namespace) -> list[str]:
+    """Flags of kubectl that say where."""
+    namespace = _checked(_OTHERS, "--namespace", args.namespace)
+    return [
+        *([f"--context={args.context}"] if args.context else []),
+        *([f"--namespace={namespace}"] if namespace else []),
+    ]
+
+
+def _checked_workdir(workdir: str) -> str:
+    if not storage.is_url(workdir):
+        raise ValueError(
+            f"--workdir={workdir}: pods share no disk; write gs://BUCKET/PATH or s3://BUCKET/PATH"
+        )
+    return workdir
+
+
+def _checked(rule: tuple[re.Pattern[str], str], flag: str, name: str, longest: int = 63) -> str:
+    """A name of Kubernetes; empty where the flag was not given."""
+    pattern, words = rule
+    if name and (len(name) > longest or not pattern.fullmatch(name)):
+        raise ValueError(f"{flag}={name}: must be {words}, {longest} at most")
+    return name
+
+
+def _checked_image(image: str) -> str:
+    found = _IMAGE.fullmatch(image)
+    if not found:
+        raise ValueError(
+            f"--image={image}: is no name of an image; write "
+            "REGION-docker.pkg.dev/PROJECT/REPOSITORY/NAME:TAG"
+        )
+    if not found["digest"] and found["version"] in (None, ":latest"):
+        raise ValueError(
+            f"--image={image}: may be another image at each start; name a tag, or a digest"
+        )
+    return image

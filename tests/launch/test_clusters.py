@@ -1,0 +1,62 @@
+"""docs/clusters.md: command lines with flags that the tools have, and a table as the code's."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from launch import gke, gke_arguments
+from launch.machines import MACHINES
+from tests.launch import flags, jobsets
+
+PAGE = (Path(__file__).parents[2] / "docs/clusters.md").read_text(encoding="utf-8")
+
+
+def lines(*starts: str) -> list[list[str]]:
+    """Indented command lines that start so, as words; \\ at the end of a line joins the next."""
+    joined = re.sub(r"\\\n\s*", "", PAGE)
+    found = [line.strip() for line in joined.splitlines() if line.startswith("    ")]
+    return [shlex.split(line, comments=True) for line in found if line.startswith(starts)]
+
+
+def test_flags_of_kubectl_and_gcloud_are_theirs():
+    found = lines("kubectl ", "gcloud ")
+    assert len(found) > 20
+    wrong = [problem for line in found for problem in flags.problems(line)]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("gcloud container node-pools create a --tpu-topologie=4x4", "no flag --tpu-topologie"),
+        ("gcloud container pools create a", "no such command is recorded"),
+        ("kubectl get pods --wait", "kubectl get: no flag --wait"),
+    ],
+)
+def test_a_wrong_flag_would_be_seen(line, problem):
+    assert any(problem in found for found in flags.problems(shlex.split(line)))
+
+
+def test_command_lines_of_the_launcher_are_taken(capsys):
+    found = [line[4:] for line in lines("python -m launch gke")]
+    submitted = [line for line in found if line[0] not in gke.ACTIONS]
+    assert len(submitted) >= 3 and {line[0] for line in found} > set(gke.ACTIONS)
+    for line in submitted:
+        assert gke.main([*line, "--dry-run"]) == 0, line
+    for action, *rest in found:
+        if action in gke.ACTIONS:
+            gke_arguments.read_look(action, rest)
+
+
+def test_the_table_of_accelerators_is_the_one_of_the_code():
+    rows = re.findall(r"^\| `([\w-]+):(\w+)` \| `([\w-]+)` \| `([\w-]+)` \| (.*) \|$", PAGE, re.M)
+    for name, shape, machine_type, label, network in rows:
+        machine = MACHINES[name]
+        assert (machine_type, label) == (machine.machine_type, machine.label)
+        assert jobsets.make(f"{name}:{shape}").target.hosts > 1
+        if machine.fabric is not None and network != "the same":
+            first, *_, last = list(machine.fabric.interfaces.values())[1:]
+            assert machine.fabric.name in network and f"`{first}` to `{last}`" in network
+    assert [row[0] for row in rows] == list(MACHINES)
