@@ -28,7 +28,7 @@ from jaxlm.config import (
 from jaxlm.safety import CheckpointConfig
 from jaxlm.schema import to_dict
 from jaxlm.workdir import MARKER, write_json
-from launch.local import free_port
+from launch.job import free_port
 
 STEPS = 120
 SAVE_EVERY = 20

@@ -71,7 +71,7 @@ def read_look(action: str, argv: Sequence[str]) -> argparse.Namespace:
 
 def name(args: argparse.Namespace) -> str:
     """Of the JobSet that is meant; `ValueError` for one that cannot be."""
-    made = args.name or jobset.name_of(_checked_workdir(args.workdir))
+    made = args.name or arguments.name_of(_checked_workdir(args.workdir))
     return _checked(_NAMES, "--name", made, _LONGEST_NAME)
 
 

@@ -58,6 +58,8 @@ class Job:
     """Whether it says how its process has ended to the launcher of all hosts."""
     after_stop: tuple[str, ...] = ()
     """Command that has the job started again later, once it was stopped."""
+    leave_s: float = 60.0
+    """That it may take to end this process."""
     max_restarts: int = 3
     """Restarts without progress before giving up."""
     peer_grace_s: float = 10.0
@@ -100,6 +102,7 @@ def run(job: Job) -> int:
             if job.tells:
                 for e in ended:
                     show(sys.stdout, replace(e, stopped=stopped).line)
+                return exits.DONE if cause is None else cause.code
             if cause is None:
                 return exits.DONE
             if cause.graceful and (stopped or any(e.stopped for e in ended)):
@@ -127,7 +130,7 @@ def _stopped(cause: Exit, job: Job) -> int:
     say(f"stopped as asked: {shlex.join(job.after_stop)}")
     done = subprocess.run(job.after_stop, check=False)
     if done.returncode == 0:
-        time.sleep(_LONGEST_DELAY_S)  # this process is ended meanwhile
+        time.sleep(job.leave_s)  # this process is ended meanwhile
     return cause.code
 
 

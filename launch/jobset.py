@@ -10,9 +10,7 @@ completion index. `TPU_WORKER_ID`, `TPU_WORKER_HOSTNAMES` and, of several slices
 set by GKE's webhook in pods of a JobSet that ask for TPUs, in the same order; xpk sets none either.
 """
 
-import hashlib
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -72,15 +70,6 @@ class Job:
     def hosts(self) -> int:
         """In all."""
         return self.target.hosts * self.slices
-
-
-def name_of(workdir: str) -> str:
-    """The name of a run's JobSet: readable, and another for each work directory."""
-    last = workdir.rstrip("/").rpartition("/")[2].lower()
-    slug = re.sub("[^a-z0-9]+", "-", last).strip("-")
-    slug = slug if slug[:1].isalpha() else f"run-{slug}"
-    digest = hashlib.sha256(workdir.rstrip("/").encode()).hexdigest()[:6]
-    return f"{slug[:30].strip('-')}-{digest}"
 
 
 def manifest(job: Job) -> dict[str, Any]:

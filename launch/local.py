@@ -61,7 +61,7 @@ def main(argv: Sequence[str]) -> int:
     arguments.check_urls(parser, [args.workdir, *rest])
     train = (sys.executable, "-m", "jaxlm", "train", f"--workdir={args.workdir}", *rest)
     logs = args.logs or logs_of(args.workdir)
-    job = Job(train, args.workdir, logs, args.processes, args.max_restarts)
+    job = Job(train, args.workdir, logs, args.processes, max_restarts=args.max_restarts)
     if args.dry_run:
         for spec in plan(job, free_port()):
             print(shlex.join(spec.command))

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from launch import gke, gke_arguments, jobset
+from launch import gke, gke_arguments
+from launch.arguments import name_of
 from tests.launch import flags, kubectl_stub
 
 ROOT = Path(__file__).parents[2]
@@ -278,7 +279,7 @@ def test_what_is_not_there_is_said(kubectl, action):
     ],
 )
 def test_the_name_is_made_of_the_workdir(workdir, name):
-    assert jobset.name_of(workdir) == name
+    assert name_of(workdir) == name
 
 
 # ---- wrong inputs --------------------------------------------------------------------------------

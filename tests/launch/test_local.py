@@ -344,8 +344,8 @@ def test_dry_run_prints_the_commands_and_makes_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "launch: '' is not a launcher; use one of: local"),
-        (["slum"], "launch: 'slum' is not a launcher; use one of: local"),
+        ([], "launch: '' is not a launcher; use one of: gke, host, local, slurm"),
+        (["slum"], "launch: 'slum' is not a launcher; use one of: gke, host, local, slurm"),
         (["local"], "the following arguments are required: --workdir"),
         (["local", "--workdir=w", "--processes=0"], "'0' is not a whole number from 1 up"),
         (["local", "--workdir=w", "--process=0"], "--process differs from process to process"),

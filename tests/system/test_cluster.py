@@ -9,7 +9,7 @@ import time
 import pytest
 
 from bench import runs
-from launch.local import free_port
+from launch.job import free_port
 
 pytestmark = pytest.mark.system
 
