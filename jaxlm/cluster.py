@@ -72,6 +72,8 @@ def start(
         coordinator,
         processes,
         process,
+        # It would give a process one device of its node under Slurm and Open MPI.
+        cluster_detection_method="deactivate",
         initialization_timeout=round(wait_s) + 1,
         # The watchdog comes first, and says more. JAX's heart beats once in half of this.
         heartbeat_timeout_seconds=round(3 * cfg.heartbeat_seconds) + 15,
