@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import re
-import shutil
 import statistics
 import subprocess
 import sys
@@ -23,7 +22,7 @@ import numpy as np
 from jax import numpy as jnp
 from jax.sharding import Mesh
 
-from jaxlm import compiler, config, hardware, metrics, models, optim, state, step
+from jaxlm import compiler, config, hardware, metrics, models, optim, platforms, state, step
 from jaxlm import mesh as mesh_lib
 from jaxlm.config import Config
 from jaxlm.data.synthetic import BOS_ID, PAD_ID, SyntheticRows
@@ -318,12 +317,10 @@ def part(args: argparse.Namespace, name: str) -> dict[str, Any] | None:
     command = [sys.executable, "-m", "bench.gpu_check", f"--part={name}", f"--dir={args.dir}"]
     command += [f"--seconds={args.seconds}", *(["--small"] if args.small else [])]
     print(f"--- {name}", flush=True)
-    environment = {} if name == "plan" else _environment()
+    environment = None if name == "plan" else {**platforms.environment(), **os.environ}
     limit = None if args.small or name == "plan" else LIMIT_S
     try:
-        done = subprocess.run(
-            command, cwd=ROOT, env=environment or None, timeout=limit, check=False
-        )
+        done = subprocess.run(command, cwd=ROOT, env=environment, timeout=limit, check=False)
     except subprocess.TimeoutExpired:
         print(f"{name}: took too long", flush=True)
         return None
@@ -331,17 +328,6 @@ def part(args: argparse.Namespace, name: str) -> dict[str, Any] | None:
         print(f"{name}: exit code {done.returncode}", flush=True)
         return None
     return json.loads((args.dir / f"{name.replace(':', '-')}.json").read_text())
-
-
-def _environment() -> dict[str, str]:
-    """This process's variables, with those that a run on this GPU should have."""
-    smi = shutil.which("nvidia-smi")
-    if smi is None:
-        return dict(os.environ)
-    query = [smi, "--query-gpu=name", "--format=csv,noheader"]
-    kind = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0]
-    chip = hardware.by_kind(kind.strip())
-    return dict(os.environ) | ({} if chip is None else compiler.environment(chip.name))
 
 
 def lines(result: dict[str, Any]) -> list[str]:

@@ -1,7 +1,7 @@
 """Options for the compilers of TPU and GPU, a reason beside each; a plan compiles with the same.
 
 A reason is one that the compiled program shows, or the maker's advice, and says which. What only an
-environment variable can set is in `ENVIRONMENT`: for whoever starts a process on such a chip.
+environment variable can set is in `jaxlm.platforms`.
 """
 
 from pathlib import Path
@@ -124,37 +124,6 @@ _KEPT_CHOICES = "xla_gpu_per_fusion_autotune_cache_dir"
 """XLA's option for where the kernels that measurement chose are kept: the next compile takes the
 same ones, whatever it would measure. Without it, each start may choose others."""
 
-_GPU_MEMORY = {
-    "XLA_CLIENT_MEM_FRACTION": Option(
-        str(hardware.GPU_MEMORY_SHARE),
-        "XLA takes three quarters of a GPU's memory by default; the rest of this is for CUDA and "
-        "NCCL. Plans count on it.",
-    ),
-}
-
-_ONE_QUEUE = {
-    "CUDA_DEVICE_MAX_CONNECTIONS": Option(
-        "1",
-        "One hardware queue keeps the order in which XLA starts collectives and products, so that "
-        "they overlap as scheduled. NVIDIA's advice up to Hopper; on Blackwell it advises against.",
-    ),
-}
-
-ENVIRONMENT: dict[str, dict[str, Option]] = {
-    "v4": {},
-    "v5e": {},
-    "v5p": {},
-    "v6e": {},
-    "7x": {},
-    "a100-40g": _GPU_MEMORY | _ONE_QUEUE,
-    "a100": _GPU_MEMORY | _ONE_QUEUE,
-    "h100": _GPU_MEMORY | _ONE_QUEUE,
-    "h200": _GPU_MEMORY | _ONE_QUEUE,
-    "b200": _GPU_MEMORY,
-}
-"""By chip: variables of a process that runs on it, set before JAX starts. TPUs need none: all of
-libtpu's settings above are options of a program. NCCL's own defaults stand."""
-
 
 def options(device: Device, deterministic: Path | None = None) -> dict[str, Any]:
     """`compiler_options` for programs on such a device, real or compile-only; none for a CPU.
@@ -170,8 +139,3 @@ def options(device: Device, deterministic: Path | None = None) -> dict[str, Any]
         return {name: o.value for name, o in settings.items()}
     values = {name: o.value for name, o in (settings | _DETERMINISTIC).items()}
     return {**values, _KEPT_CHOICES: str(deterministic)}
-
-
-def environment(chip: str) -> dict[str, str]:
-    """Variables for a process that is to run on this chip."""
-    return {name: o.value for name, o in ENVIRONMENT[chip].items()}

@@ -1,4 +1,4 @@
-"""Options and variables by chip: every chip has its line, every line its reason."""
+"""Options by chip: every chip has its line, every line its reason; so have variables."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 import jax
 import pytest
 
-from jaxlm import compiler
+from jaxlm import compiler, platforms
 from jaxlm.hardware import CHIPS
 
 
-@pytest.mark.parametrize("table", [compiler.OPTIONS, compiler.ENVIRONMENT])
+@pytest.mark.parametrize("table", [compiler.OPTIONS, platforms.ENVIRONMENT])
 def test_every_chip_has_a_line_and_every_setting_a_reason(table):
     assert table.keys() == CHIPS.keys()
     for settings in table.values():
@@ -44,11 +44,3 @@ def test_only_gpus_must_be_told_to_be_deterministic(chip, tmp_path):
 def test_a_cpu_has_none(tmp_path):
     cpu = jax.devices("cpu")[0]
     assert compiler.options(cpu) == compiler.options(cpu, tmp_path) == {}
-
-
-def test_the_environment_is_text():
-    assert compiler.environment("h100") == {
-        "XLA_CLIENT_MEM_FRACTION": "0.92",
-        "CUDA_DEVICE_MAX_CONNECTIONS": "1",
-    }
-    assert compiler.environment("v5p") == {}
