@@ -8,7 +8,7 @@ import itertools
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +18,7 @@ from jax._src import distributed
 
 from jaxlm import rollcall
 from jaxlm.activity import HERE
-from jaxlm.errors import EnvironmentProblem, PeerMissing, UserError
+from jaxlm.errors import PeerMissing, UserError, as_told, told
 from jaxlm.safety import WatchConfig
 
 _calls = itertools.count()
@@ -118,7 +118,7 @@ def gather(what: str, value: Any, wait_s: float | None = None) -> list[Any]:
 
     `PeerMissing` with those that have not come after `wait_s`, or else `watch.barrier_minutes`.
     """
-    count, me = jax.process_count(), jax.process_index()
+    me, count = place()
     if count == 1:
         return [value]
     wait_s = _members.barrier_s if wait_s is None else wait_s
@@ -141,25 +141,23 @@ def of_first[T](what: str, find: Callable[[], T]) -> T:
 
     For files that it alone is sure to see as they are.
     """
-    if jax.process_count() == 1:
+    me, count = place()
+    if count == 1:
         return find()
     found: list[Any] = [None, None]
-    if jax.process_index() == 0:
+    if me == 0:
         try:
             found[0] = find()
         except UserError as e:
-            found[1] = [str(e), e.exit_code]
+            found[1] = told(e)
     value, problem = gather(what, found)[0]
     if problem is not None:
-        text, code = problem
-        error = UserError(text)
-        error.exit_code = code
-        raise error
+        raise as_told(*problem)
     return value
 
 
 def _missing(what: str, key: str, wait_s: float, error: Exception) -> str:
-    count = jax.process_count()
+    count = place()[1]
     try:
         came = {int(k.rpartition("/")[2]) for k, _ in key_values().key_value_dir_get(f"{key}/")}
     except jax.errors.JaxRuntimeError:
@@ -173,20 +171,3 @@ def _missing(what: str, key: str, wait_s: float, error: Exception) -> str:
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-def check_same(what: str, values: dict[str, str]) -> None:
-    """Refuses a run whose processes differ in one of these."""
-    everyone = gather(what, values)
-    for key, process, other in _differences(everyone):
-        raise EnvironmentProblem(
-            f"processes differ in {key}: {everyone[0][key]} on process 0, {other} on process "
-            f"{process}; use one version of the code, config and data on all hosts"
-        )
-
-
-def _differences(everyone: list[dict[str, str]]) -> Iterator[tuple[str, int, str]]:
-    for process, values in enumerate(everyone):
-        for key, value in values.items():
-            if value != everyone[0].get(key):
-                yield key, process, value

@@ -22,3 +22,15 @@ class PeerMissing(UserError):
     """Another process of the run did not come, or is lost: names it, and what waited for it."""
 
     exit_code = RESTART
+
+
+def told(error: UserError) -> tuple[str, int]:
+    """What other processes need to raise it too."""
+    return str(error), error.exit_code
+
+
+def as_told(text: str, exit_code: int) -> UserError:
+    """What another process has raised."""
+    error = UserError(text)
+    error.exit_code = exit_code
+    return error

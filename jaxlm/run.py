@@ -1,7 +1,6 @@
 """A run before its loop: all that is checked, opened and restored before anything is compiled."""
 
 import contextlib
-import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import jax
 from etils import epath
 from jax.sharding import Mesh
 
-from jaxlm import checkpoint, cluster, loss, models, optim, state, terminal, workdir
+from jaxlm import checkpoint, cluster, loss, models, optim, preflight, state, terminal, workdir
 from jaxlm import mesh as mesh_lib
 from jaxlm.checkpoint import Checkpoints, Keep, clear_unfinished
 from jaxlm.config import Config, ModelConfig
@@ -22,7 +21,7 @@ from jaxlm.data.skips import Skips
 from jaxlm.integrity import CheckpointError, Damaged
 from jaxlm.models.transformer import Params
 from jaxlm.ops import attention
-from jaxlm.schema import ConfigError, changes, flat, to_dict
+from jaxlm.schema import ConfigError, changes, to_dict
 from jaxlm.site import AUTOTUNE, Workdir
 from jaxlm.state import TrainState
 from jaxlm.step import StepDef
@@ -85,16 +84,20 @@ class Beginning(NamedTuple):
 def prepare(
     cfg: Config, directory: Workdir, before_commit: Callable[[], None] = lambda: None
 ) -> Run:
-    """Checks hosts, data, mesh and model, and opens the checkpoints to write.
+    """Checks machines, data, mesh and model, and opens the checkpoints to write.
 
     `before_commit`: as in `Checkpoints`.
     Raises `UserError` for what the user must put right, before anything is compiled.
     """
-    fields = {name: repr(value) for name, value in flat(cfg)}
-    cluster.check_same("preflight", {"jax": jax.__version__, **fields})
+
+    def opens() -> tuple[Opened, dict[str, Any], int]:
+        opened = open_run(cfg, directory)
+        template = state.abstract(opened.step.model, opened.step.optimizer, opened.where)
+        return opened, opened.corpus.train.fingerprint(), state.size(template)
+
+    opened, saved = preflight.check_machines(opens)
     clear_unfinished(directory, workdir.saved(directory))
-    opened = open_run(cfg, directory)
-    cluster.check_same("data", {"data": json.dumps(opened.corpus.train.fingerprint())})
+    cluster.of_first("room for a checkpoint", lambda: preflight.check_room(directory, saved))
     keep = cfg.checkpoint
     full, snapshots = checkpoint.full(directory), checkpoint.snapshots(directory)
     of_full = Keep(keep.keep, keep.keep_every)

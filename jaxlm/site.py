@@ -26,6 +26,8 @@ AUTOTUNE = "autotune"
 """Where the choices of kernels are kept, if steps are to be deterministic on GPUs."""
 ENDING_S, DEAD_S = 10.0, 120.0
 """How long a process of this host may take to die, and a server of NFS to know that a host has."""
+PROBE_S = 3600.0
+"""No start looks for a file of another for so long."""
 
 
 def of(name: str) -> Workdir:
@@ -81,24 +83,62 @@ def shared(directory: Workdir, main: bool) -> Iterator[None]:
 
 def check_writable(workdir: Workdir) -> None:
     """Makes the directory, and a file in it; `EnvironmentProblem` says why it cannot."""
+    with probe(workdir):
+        pass
+
+
+@contextlib.contextmanager
+def probe(workdir: Workdir) -> Iterator[str]:
+    """Makes the directory, and a file in it that is there inside: its name, used by nobody else.
+
+    `EnvironmentProblem` says why it cannot.
+    """
+    name = f"{PROBE}{secrets.token_hex(8)}"
     if isinstance(workdir, Mirror):
         workdir.make()
-        probe = f"{workdir}/{PROBE}{secrets.token_hex(8)}"
         try:
-            storage.write(probe, b"probe")
-            storage.delete(probe)
+            storage.write(f"{workdir}/{name}", b"probe")
         except FileNotFoundError:
             raise _unwritable(workdir, "no such bucket") from None
+        try:
+            yield name
+        finally:
+            storage.delete(f"{workdir}/{name}")
         return
-    try:
-        workdir.mkdir(parents=True, exist_ok=True)
-        # A name of its own: in containers all hosts may have one process number.
-        with tempfile.NamedTemporaryFile(dir=workdir, prefix=PROBE) as probe:
-            probe.write(b"probe")
-    except FileExistsError as e:
-        raise _unwritable(workdir, "it is a file, or a link to nothing") from e
-    except OSError as e:
-        raise _unwritable(workdir, e.strerror) from e
+    with contextlib.ExitStack() as stack:
+        try:
+            workdir.mkdir(parents=True, exist_ok=True)
+            # A name of its own: in containers all hosts may have one process number.
+            file = tempfile.NamedTemporaryFile(dir=workdir, prefix=PROBE, buffering=0)  # noqa: SIM115
+            stack.enter_context(file).write(b"probe")
+        except FileExistsError as e:
+            raise _unwritable(workdir, "it is a file, or a link to nothing") from e
+        except OSError as e:
+            raise _unwritable(workdir, e.strerror) from e
+        yield Path(file.name).name
+
+
+def sees(workdir: Workdir, name: str, within_s: float) -> bool:
+    """Whether a file that another host has just written is there, now or soon."""
+    deadline_s = time.monotonic() + within_s
+    while not _is_there(workdir, name):
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(0.2)
+    return True
+
+
+def _is_there(workdir: Workdir, name: str) -> bool:
+    if isinstance(workdir, Mirror):
+        return storage.modified(f"{workdir}/{name}") is not None
+    with contextlib.suppress(OSError):
+        (workdir / name).stat()
+        return True
+    # A client of NFS remembers what was not there, until the directory is opened anew.
+    for directory in (*reversed(workdir.absolute().parents), workdir):
+        with contextlib.suppress(OSError):
+            os.close(os.open(directory, os.O_RDONLY))
+    return False
 
 
 def check_could_write(workdir: Workdir) -> None:
@@ -156,6 +196,7 @@ def _lock(workdir: Path) -> Iterator[IO[str]]:
                 file.truncate(0)
                 file.write(f"{os.getpid()} {socket.gethostname()}")
                 file.flush()
+                _delete_old_probes(workdir)
                 yield file
                 return
             file.seek(0)
@@ -171,6 +212,14 @@ def _lock(workdir: Path) -> Iterator[IO[str]]:
             terminal.show(f"{line} dead, for up to {DEAD_S:.0f} s", sys.stderr)
             told = True
         time.sleep(0.2)
+
+
+def _delete_old_probes(workdir: Path) -> None:
+    """Of processes that were killed; a younger one may be looked for."""
+    for path in workdir.glob(f"{PROBE}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > PROBE_S:
+                path.unlink()
 
 
 def _is_at(file: IO[str], path: Path) -> bool:

@@ -1,7 +1,8 @@
 """What a run carries from step to step, where it lives, and how it begins."""
 
+import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -86,6 +87,11 @@ def abstract(model: ModelDef, optimizer: Optimizer, where: TrainState) -> TrainS
     return jax.tree.map(
         lambda s, place: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=place), shapes, where
     )
+
+
+def size(tree: Any) -> int:
+    """Bytes of all arrays of a tree, or of those that its shapes are of; copies do not count."""
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
 def _build(model: ModelDef, optimizer: Optimizer) -> Callable[[jax.Array], TrainState]:

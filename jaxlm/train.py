@@ -21,6 +21,7 @@ from jaxlm import (
     metrics,
     notices,
     optim,
+    preflight,
     resume,
     rollback,
     saving,
@@ -68,7 +69,6 @@ def train(cfg: Config, directory: Workdir, options: Options, stop: Stop) -> int:
     """
     rollback.check_margin(cfg)
     resume.check_names(cfg, options.allow_change)
-    site.check_writable(directory)
     main = cluster.place()[0] == 0
     ledger = Ledger(directory if main else None)
 
@@ -83,6 +83,7 @@ def train(cfg: Config, directory: Workdir, options: Options, stop: Stop) -> int:
     with contextlib.ExitStack() as stack:
         stack.enter_context(watching(cfg.watch, directory, stop, last_word))
         notices.listen(cfg.watch, stop)
+        preflight.check_hosts(cfg, directory)
         lock = site.lock(directory, stop.end) if main else contextlib.nullcontext(lambda: None)
         still_ours = stack.enter_context(lock)
         stack.enter_context(site.shared(directory, main))

@@ -47,7 +47,14 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("jaxlm.status_lines",),
     # 1: the machine
     ("jaxlm.mesh", "jaxlm.metrics", "jaxlm.cluster", "jaxlm.compiler", "jaxlm.signals"),
-    ("jaxlm.guard", "jaxlm.drift", "jaxlm.integrity", "jaxlm.vote", "jaxlm.replicas"),
+    (
+        "jaxlm.guard",
+        "jaxlm.drift",
+        "jaxlm.integrity",
+        "jaxlm.vote",
+        "jaxlm.replicas",
+        "jaxlm.preflight",
+    ),
     ("jaxlm.watchdog", "jaxlm.notices", "jaxlm.stored_arrays"),
     ("jaxlm.ops.*", "jaxlm.accumulate"),
     # 2: the parts of a run

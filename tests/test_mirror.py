@@ -129,6 +129,13 @@ def test_a_bucket_that_is_not_there_or_may_not_be_written_is_the_environment(sto
         site.check_writable(Mirror(url))
 
 
+def test_another_host_sees_what_was_written_for_it(store, url):
+    with site.probe(Mirror(url)) as name:
+        assert site.sees(Mirror(url), name, within_s=0.0)
+        assert not site.sees(Mirror(f"{url}-other"), name, within_s=0.0)
+    assert storage.entries(url) == ([], [])
+
+
 def test_work_directories_by_path_and_by_url():
     assert site.of("runs/a") == Path("runs/a")
     assert str(site.of("gs://bucket/a/")) == "gs://bucket/a"

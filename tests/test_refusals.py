@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import zlib
@@ -190,6 +191,19 @@ def test_a_shard_of_another_size(attempt, corpus, change):
     shard.write_bytes(data[:change] if change < 0 else data + b"x" * change)
     message = f"{shard}: {len(data) + change} bytes, the manifest says {len(data)}"
     assert message in attempt.refused()
+
+
+def test_a_shard_that_cannot_be_read(corpus):
+    """It is there and of its size. No file can be opened here meanwhile, whoever is asking."""
+    found, limits = corpus / "manifest.json", resource.getrlimit(resource.RLIMIT_NOFILE)
+    manifest = manifests.load(found)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        with pytest.raises(manifests.ManifestError) as e:
+            manifests.check_files(manifest, corpus)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert "array_record: cannot be read (Too many open files); let this user" in str(e.value)
 
 
 def test_a_flipped_bit_in_a_shard(attempt, corpus):

@@ -7,6 +7,8 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,32 @@ def test_what_is_no_directory_is_refused(tmp_path):
     for name in ("file", "link"):
         with pytest.raises(EnvironmentProblem, match=f"{name}: cannot be written .it is a file"):
             site.check_writable(tmp_path / name)
+
+
+def test_another_host_sees_what_was_written_for_it_until_all_have_looked(tmp_path):
+    with site.probe(tmp_path / "a" / "run") as name, site.probe(tmp_path / "a" / "run") as other:
+        assert name != other
+        assert site.sees(tmp_path / "a" / "run", name, within_s=0.0)
+        assert not site.sees(tmp_path / "own", name, within_s=0.5)
+    assert not list((tmp_path / "a" / "run").iterdir()) and not (tmp_path / "own").exists()
+
+
+def test_it_may_take_a_while_to_be_seen(tmp_path):
+    timer = threading.Timer(
+        0.5, lambda: [(tmp_path / "late").mkdir(), (tmp_path / "late/x").touch()]
+    )
+    timer.start()
+    assert site.sees(tmp_path / "late", "x", within_s=30.0)
+    timer.join()
+
+
+def test_who_has_the_lock_deletes_what_killed_processes_have_left(tmp_path):
+    for name, age_s in (("old", site.PROBE_S + 60), ("young", 0)):
+        path = tmp_path / f".probe-{name}"
+        path.touch()
+        os.utime(path, (time.time() - age_s, time.time() - age_s))
+    with site.lock(tmp_path, told_nothing):
+        assert {p.name for p in tmp_path.iterdir()} == {".probe-young", "lock"}
 
 
 def test_a_lock_that_was_deleted_is_noticed(tmp_path):

@@ -32,6 +32,13 @@ def test_a_run_begins_with_the_same_bits_on_every_mesh(beginnings):
     tiny.assert_trees_equal(beginnings[2, 2, 2], beginnings[1, 1, 1])
 
 
+def test_the_size_of_a_state_counts_no_copies(beginnings):
+    """AdamW has two more numbers a parameter; step, position and updates take 16 bytes."""
+    parameters = sum(array.size for array in jax.tree.leaves(beginnings[1, 1, 1].params))
+    for found in beginnings.values():
+        assert state.size(found) == 12 * parameters + 16
+
+
 @pytest.mark.parametrize("tied", [False, True])
 def test_initial_parameters_are_bitwise_equal_on_every_mesh(tied):
     model = models.build(replace(MODEL, tied_embeddings=tied))

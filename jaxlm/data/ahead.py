@@ -123,14 +123,23 @@ def room_ahead(files: StoredFiles, windows: int, heldout: int, largest: int) -> 
     """Shards that may be fetched ahead: as configured, or as many as there is room for.
 
     Bytes of the shards in use at once, of the held-out ones, of the largest. `EnvironmentProblem`
-    if the cache cannot hold the first two and one shard more.
+    if the cache, or its disk, cannot hold the first two and one shard more.
     """
-    room, need = files.cache.limit - windows - heldout, windows + heldout + largest
-    if room < largest:
-        raise EnvironmentProblem(
-            f"config.cache.max_gb={files.cache.limit / GB:.3g}: the shards in use at once take up "
-            f"to {windows / GB:.3g} GB, the held-out ones {heldout / GB:.3g}, the next one "
-            f"{largest / GB:.3g}; raise it to {need / GB:.3g} at least, or lower "
-            "config.data.shuffle_window"
+    cache, need = files.cache, windows + heldout + largest
+    there_is = cache.capacity()
+    if there_is < need:
+        wants = (
+            f"the shards in use at once take up to {windows / GB:.3g} GB, the held-out ones "
+            f"{heldout / GB:.3g}, the next one {largest / GB:.3g}"
         )
-    return min(files.ahead, room // largest)
+        if there_is < cache.limit:
+            raise EnvironmentProblem(
+                f"config.cache.directory={str(cache.directory)!r}: its disk has room for "
+                f"{there_is / GB:.3g} GB of the cache, and {wants}; make room there, choose "
+                "another disk, or lower config.data.shuffle_window"
+            )
+        raise EnvironmentProblem(
+            f"config.cache.max_gb={cache.limit / GB:.3g}: {wants}; raise it to {need / GB:.3g} at "
+            "least, or lower config.data.shuffle_window"
+        )
+    return min(files.ahead, (there_is - windows - heldout) // largest)

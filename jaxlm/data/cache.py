@@ -15,6 +15,7 @@ import fcntl
 import hashlib
 import os
 import re
+import shutil
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -91,6 +92,11 @@ class Cache:
                 f"config.cache.directory={str(self.directory)!r}: cannot be written "
                 f"({e.strerror}); choose a directory on a local disk with room"
             ) from None
+
+    def capacity(self) -> int:
+        """Bytes of files that it may come to hold: its limit, or what its disk has for it."""
+        used = sum(map(_room, self.directory.glob("*")))
+        return min(self.limit, used + shutil.disk_usage(self.directory).free)
 
     def hold(self, file: Stored, let_go: Callable[[], bool] = lambda: False) -> Hold:
         """The file here, fetched if need be; see `fetch`."""

@@ -17,6 +17,8 @@ from jaxlm.errors import UserError
 
 VERSION = 2
 REMEDY = "restore the manifest, or build the corpus again"
+FIRST_BYTES = 64
+"""Of a shard that is read to see that it can be."""
 Split = Literal["train", "heldout"]
 Packing = Literal["concat", "best_fit"]
 
@@ -259,7 +261,10 @@ def is_inside(path: str) -> bool:
 
 
 def check_files(manifest: Manifest, root: Path) -> None:
-    """Every shard present and of its recorded size; cheap, done at each start."""
+    """Every shard present and of its recorded size, and one of each source can be read.
+
+    Cheap, done at each start.
+    """
     for shard in manifest.shards:
         path = root / shard.path
         if not path.is_file():
@@ -269,6 +274,15 @@ def check_files(manifest: Manifest, root: Path) -> None:
                 f"{path}: {path.stat().st_size} bytes, the manifest says {shard.file_bytes}; "
                 "the shard is damaged or was replaced: restore it or build the corpus again"
             )
+    for shard in {shard.source: shard for shard in manifest.shards}.values():
+        try:
+            with (root / shard.path).open("rb") as f:
+                f.read(FIRST_BYTES)
+        except OSError as e:
+            raise ManifestError(
+                f"{root / shard.path}: cannot be read ({e.strerror}); let this user read it, or "
+                "see to its disk"
+            ) from None
 
 
 def sha256(path: Path) -> str:

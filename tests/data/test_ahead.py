@@ -1,9 +1,11 @@
 """Rows of a corpus in an object store: the same as from a disk, fetched before they are wanted."""
 
+import shutil
 import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import unquote
 
 import numpy as np
@@ -125,6 +127,13 @@ def test_a_small_cache_is_never_exceeded_and_gives_the_same_rows(s3, tmp_path):
     np.testing.assert_array_equal(found, read(open_train(local, cache), 90))
     assert 0 < most[0] <= limit * GB
     assert s3.count(s3.media("small/shards/")) > len(sizes)  # an epoch ends: some came twice
+
+
+def test_a_cache_on_a_full_disk_is_refused(url, cache, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
+    message = r"cache': its disk has room for 1e-06 GB of the cache, and the shards in use at once"
+    with pytest.raises(EnvironmentProblem, match=message):
+        open_train(url, cache)
 
 
 def test_the_next_shards_come_before_their_rows_are_wanted(s3, local, cache):

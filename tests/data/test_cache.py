@@ -3,11 +3,13 @@
 import fcntl
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -58,6 +60,16 @@ def test_a_file_is_fetched_once(store: Proxy, cache: Cache):
         path = cache.hold(file).path
         assert hashlib.sha256(path.read_bytes()).hexdigest() == file.sha256
     assert store.count(store.media("once")) == 1
+
+
+def test_it_may_come_to_hold_what_its_disk_has_free_and_what_it_may_delete(
+    s3: Proxy, cache: Cache, monkeypatch: pytest.MonkeyPatch
+):
+    cache.hold(stored(s3, "one"))
+    for free, expected in ((0, SIZE), (SIZE, 2 * SIZE), (9 * SIZE, cache.limit)):
+        found = SimpleNamespace(free=free)
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, found=found: found)
+        assert cache.capacity() == expected
 
 
 def test_several_processes_fetch_it_once(s3: Proxy, config: CacheConfig):

@@ -173,22 +173,6 @@ def test_no_process_outlives_a_killed_launcher(tmp_path, config):
             until(lambda pid=pid: is_gone(pid), AT_ONCE_S)
 
 
-def test_hosts_that_differ(tmp_path, config):
-    """Two processes that no launcher started, one with another learning rate."""
-    first, place = runs.train(config, tmp_path / "run"), runs.apart()
-    with (
-        runs.running([*first, *place, "--process=0"], tmp_path / "0.log") as zero,
-        runs.running(
-            [*first, *place, "--process=1", "--config.optim.lr=1e-2"], tmp_path / "1.log"
-        ) as one,
-    ):
-        assert (zero.wait(runs.PATIENCE_S), one.wait(runs.PATIENCE_S)) == (78, 78)
-    message = "processes differ in config.optim.lr: 0.0003 on process 0, 0.01 on process 1"
-    assert message in (tmp_path / "0.log").read_text()
-    assert message in (tmp_path / "1.log").read_text()
-    assert runs.committed(tmp_path / "run") == []
-
-
 def test_wrong_usage_is_not_restarted(tmp_path, config):
     command = runs.launch(config, tmp_path, "optim.lrr=1")
     code, output = runs.finish(command, tmp_path / "log")
