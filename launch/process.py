@@ -35,8 +35,8 @@ class Spec:
     command: tuple[str, ...]
     log: Path
     signaller: tuple[str, ...] = ()
-    """Command that sends a signal, `--signal=NAME`, to what the process has started on other hosts,
-    which the process itself would not pass on; none: there is nothing of the kind."""
+    """Command that sends a signal, `--signal=NAME`, to what the process has started on other hosts:
+    of `srun`, which at a SIGTERM kills all of that at once. None: there is nothing of the kind."""
 
 
 class Process:
@@ -76,7 +76,8 @@ class Process:
     def kill(self) -> None:
         """Ends the process and all that it started, at once."""
         if self._spec.signaller and self._popen.poll() is None:
-            self.signal(signal.SIGKILL)
+            self._popen.terminate()  # `srun` kills all that it started, and then ends
+            return
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._popen.pid, signal.SIGKILL)
 

@@ -147,9 +147,11 @@ def test_a_host_that_was_asked_to_stop_stops_all(tmp_path, capfd):
 
 
 def test_signals_go_by_the_command_that_brings_them(tmp_path):
-    """Which ends the program too; else it would sleep on."""
-    send = "import os, sys; open('sent', 'a').write(sys.argv[1] + '\\n')"
+    """What it does not end, the program is told to: `srun` then kills all."""
+    send = "import sys; open('sent', 'a').write(sys.argv[1] + '\\n')"
     signaller = (sys.executable, "-c", f"import os; os.chdir({str(tmp_path)!r}); {send}")
-    code = said(0, 1) + "time.sleep(60)"
+    told = "import signal; signal.signal(15, lambda *_: (open('told', 'w'), sys.exit(9))); "
+    code = f"import os; os.chdir({str(tmp_path)!r}); {told}" + said(0, 1) + "time.sleep(60)"
     assert run(of_all(tmp_path, code, kill_grace_s=0.2, signaller=signaller)) == 1
-    assert (tmp_path / "sent").read_text().split() == ["--signal=TERM", "--signal=KILL"]
+    assert (tmp_path / "sent").read_text().split() == ["--signal=TERM"]
+    assert (tmp_path / "told").exists()

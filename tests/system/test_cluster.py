@@ -15,6 +15,7 @@ pytestmark = pytest.mark.system
 
 PROGRAM = """
 import json, os, sys, time
+import jax
 from jaxlm import checkpoint, cluster
 from jaxlm.errors import PeerMissing
 from jaxlm.safety import WatchConfig
@@ -22,6 +23,7 @@ from jaxlm.safety import WatchConfig
 me, port = int(sys.argv[1]), sys.argv[2]
 place = (f"127.0.0.1:{port}", 2, me, "127.0.0.1")
 cluster.start(*place, WatchConfig(barrier_minutes=1, heartbeat_seconds=60))
+jax.devices()  # which all look for together
 found = {"gathered": cluster.gather("both are here", {"process": me})}
 if me == 1:
     print(json.dumps(found), flush=True)
