@@ -13,6 +13,7 @@ LONGEST = (
     "test_rollback.py",
     "test_store_run.py",
     "test_processes.py",
+    "test_slurm.py",
 )
 """Files of several minutes, the longest first."""
 
