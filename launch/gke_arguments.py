@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from jaxlm import storage
 from launch import arguments, jobset, machines
+from launch.foreground import add_lines
 from launch.jobset import Job
 
 _LONGEST_NAME = 40
@@ -58,8 +59,7 @@ def read_look(action: str, argv: Sequence[str]) -> argparse.Namespace:
     if action == "logs":
         number = arguments.whole(0)
         parser.add_argument("--process", type=number, default=0, metavar="N", help="default 0")
-        parser.add_argument("--lines", type=number, default=200, metavar="N", help="the last N")
-        parser.add_argument("--follow", action="store_true", help="and those to come")
+        add_lines(parser)
     args = parser.parse_args(argv)
     arguments.check_urls(parser, [args.workdir or ""])
     return args
