@@ -3,12 +3,15 @@
 import argparse
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from jaxlm import storage
+from launch import exits
+from launch.process import say
+from launch.tool import Refused
 
-PLACES = ("--coordinator", "--bind", "--process")
+PLACES = ("--coordinator", "--bind", "--processes", "--process")
 """Flags of `jaxlm train` that say which process it is."""
 
 
@@ -34,13 +37,21 @@ def name_of(workdir: str) -> str:
     return f"{slug[:30].strip('-')}-{digest}"
 
 
-def refuse_places(
-    parser: argparse.ArgumentParser, rest: Sequence[str], places: Sequence[str] = PLACES
-) -> None:
-    """Ends with an error if arguments for `jaxlm train` say which process it is."""
+def split(
+    parser: argparse.ArgumentParser, argv: Sequence[str]
+) -> tuple[argparse.Namespace, list[str]]:
+    """The launcher's own arguments, and those for `jaxlm train`: unknown ones, and those after --.
+
+    Ends with an error if the latter say which process it is, or any may carry a secret.
+    """
+    cut = argv.index("--") if "--" in argv else len(argv)
+    args, rest = parser.parse_known_args(argv[:cut])
+    rest += argv[cut + 1 :]
     for name in (argument.partition("=")[0] for argument in rest):
-        if name in places:
+        if name in PLACES:
             parser.error(f"{name} differs from process to process, the launcher sets it; remove it")
+    check_urls(parser, [args.workdir, *rest])
+    return args, rest
 
 
 def check_urls(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
@@ -53,3 +64,21 @@ def check_urls(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Non
                 storage.check(url)
             except ValueError as e:
                 parser.error(str(e))
+
+
+def act(
+    argv: Sequence[str],
+    actions: Mapping[str, Callable[[Sequence[str]], int]],
+    submit: Callable[[Sequence[str]], int],
+) -> int:
+    """A submitter's command line: an action by its name, or else a job; returns the exit code."""
+    try:
+        if argv and argv[0] in actions:
+            return actions[argv[0]](argv[1:])
+        return submit(argv)
+    except ValueError as e:
+        say(str(e))
+        return exits.USAGE
+    except Refused as e:
+        say(str(e))
+        return exits.ENVIRONMENT

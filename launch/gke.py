@@ -6,14 +6,16 @@ it. The JobSet's name is made from the work directory, so that nothing is stored
 """
 
 import argparse
+import functools
 import json
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from launch import exits, gke_arguments, jobset, kubectl, pods
+from launch import arguments, exits, gke_arguments, jobset, pods
 from launch.jobset import Job
+from launch.kubectl import KUBECTL, REQUEST
 from launch.process import say
 
 
@@ -47,35 +49,35 @@ def plan(job: Job, place: Sequence[str] = ()) -> Plan:
     return Plan(
         manifest=jobset.manifest(job),
         needs=tuple(
-            ("kubectl", "get", kind, name, *place, kubectl.REQUEST, "--output=name")
+            ("kubectl", "get", kind, name, *place, REQUEST, "--output=name")
             for kind, name in named
             if name
         ),
         look=_look(job.name, place),
         clear=_delete(job.name, place, job.grace_s + jobset.MARGIN_S),
-        create=("kubectl", "create", *place, kubectl.REQUEST, "--validate=strict", "--filename=-"),
+        create=("kubectl", "create", *place, REQUEST, "--validate=strict", "--filename=-"),
     )
 
 
 def submit(planned: Plan) -> None:
     """Creates the JobSet, in place of one that has ended.
 
-    `ValueError` if one of that name runs, `kubectl.Refused` if kubectl does not do it.
+    `ValueError` if one of that name runs, `Refused` if kubectl does not do it.
     """
     for need in planned.needs:
-        kubectl.call(need)
-    found = kubectl.read(planned.look)
+        KUBECTL.call(need)
+    found = KUBECTL.read(planned.look)
     if found is not None:
         name, state = _own(found)["metadata"]["name"], pods.state(found)
         if state not in pods.ENDED:
             raise ValueError(f"{name} is there already, {state}; stop it first, or wait for it")
-        kubectl.call(planned.clear)
-    kubectl.call(planned.create, json.dumps(planned.manifest))
+        KUBECTL.call(planned.clear)
+    KUBECTL.call(planned.create, json.dumps(planned.manifest))
 
 
 def _look(name: str, place: Sequence[str]) -> tuple[str, ...]:
     flags = ("--ignore-not-found", "--output=json")
-    return ("kubectl", "get", "jobset", name, *place, kubectl.REQUEST, *flags)
+    return ("kubectl", "get", "jobset", name, *place, REQUEST, *flags)
 
 
 def _delete(name: str, place: Sequence[str], grace_s: int) -> tuple[str, ...]:
@@ -90,8 +92,8 @@ def _delete(name: str, place: Sequence[str], grace_s: int) -> tuple[str, ...]:
 def _status(name: str, place: Sequence[str], args: argparse.Namespace) -> int:
     found = _found(name, place)
     selector = f"--selector={jobset.NAME_LABEL}={name}"
-    command = ("kubectl", "get", "pods", *place, kubectl.REQUEST, selector, "--output=json")
-    for line in pods.lines(found, (kubectl.read(command) or {}).get("items", [])):
+    get = ("kubectl", "get", "pods", *place, REQUEST, selector, "--output=json")
+    for line in pods.lines(found, (KUBECTL.read(get) or {}).get("items", [])):
         print(line)
     return exits.DONE
 
@@ -109,8 +111,8 @@ def _logs(name: str, place: Sequence[str], args: argparse.Namespace) -> int:
     }
     selector = ",".join(f"{key}={value}" for key, value in labels.items())
     flags = [f"--selector={selector}", f"--container={jobset.CONTAINER}", f"--tail={args.lines}"]
-    follow = ["--follow"] if args.follow else [kubectl.REQUEST]
-    code = kubectl.show(("kubectl", "logs", *place, *flags, *follow))
+    follow = ["--follow"] if args.follow else [REQUEST]
+    code = KUBECTL.show(("kubectl", "logs", *place, *flags, *follow))
     return exits.DONE if code == 0 else exits.ENVIRONMENT
 
 
@@ -118,13 +120,13 @@ def _stop(name: str, place: Sequence[str], args: argparse.Namespace) -> int:
     job = _found(name, place)["spec"]["replicatedJobs"][0]["template"]["spec"]
     grace_s = job["template"]["spec"].get("terminationGracePeriodSeconds", 30)
     say(f"stopping {name}: every process saves and ends, within {grace_s} s")
-    kubectl.call(_delete(name, place, grace_s), wait_s=grace_s + 120.0)
+    KUBECTL.call(_delete(name, place, grace_s), wait_s=grace_s + 120.0)
     say(f"{name} is stopped; submitting it again goes on from its newest checkpoint")
     return exits.DONE
 
 
 def _found(name: str, place: Sequence[str]) -> dict[str, Any]:
-    found = kubectl.read(_look(name, place))
+    found = KUBECTL.read(_look(name, place))
     if found is None:
         raise ValueError(
             f"there is no JobSet {name} where kubectl looks; it was never submitted, or stopped: "
@@ -154,16 +156,8 @@ ACTIONS: dict[str, Callable[[str, Sequence[str], argparse.Namespace], int]] = {
 
 def main(argv: Sequence[str]) -> int:
     """`python -m launch gke [status|logs|stop] ARGUMENTS`; returns the exit code."""
-    try:
-        if argv and argv[0] in ACTIONS:
-            return _look_at(argv[0], argv[1:])
-        return _submit(argv)
-    except ValueError as e:
-        say(str(e))
-        return exits.USAGE
-    except kubectl.Refused as e:
-        say(str(e))
-        return exits.ENVIRONMENT
+    actions = {name: functools.partial(_look_at, name) for name in ACTIONS}
+    return arguments.act(argv, actions, _submit)
 
 
 def _look_at(action: str, argv: Sequence[str]) -> int:

@@ -41,11 +41,7 @@ exit code: 0 submitted, 2 wrong usage, 78 kubectl or the cluster refuses
 def read(argv: Sequence[str], description: str) -> tuple[argparse.Namespace, list[str]]:
     """Of submitting: its own arguments, and those for `jaxlm train`. Ends where they are wrong."""
     parser = _parser(description)
-    cut = argv.index("--") if "--" in argv else len(argv)
-    args, rest = parser.parse_known_args(argv[:cut])
-    rest += argv[cut + 1 :]
-    arguments.refuse_places(parser, rest, (*arguments.PLACES, "--processes"))
-    arguments.check_urls(parser, [args.workdir, *rest])
+    args, rest = arguments.split(parser, argv)
     for argument in rest:
         if argument.partition("=")[0] == _GRACE:
             parser.error(f"{_GRACE}: use --grace-seconds, which tells Kubernetes too")
@@ -96,13 +92,12 @@ def job(args: argparse.Namespace, rest: Sequence[str]) -> Job:
             f"--slices={args.slices} of {target}: GKE joins slices of several hosts only; use a "
             "larger slice"
         )
-    flags = [f"--config={args.config}", f"--workdir={workdir}", f"{_GRACE}={args.grace_seconds}"]
     return Job(
         name=name(args),
         target=target,
         image=_checked_image(args.image),
         workdir=workdir,
-        train=(*flags, *rest),
+        train=(f"--config={args.config}", f"{_GRACE}={args.grace_seconds}", *rest),
         slices=args.slices,
         spot=args.spot,
         queue=_checked(_OTHERS, "--queue", args.queue),

@@ -30,9 +30,7 @@ restarts  after exit code 75 or a death by signal, as `python -m launch local`; 
 def main(argv: Sequence[str]) -> int:
     """`python -m launch host ARGUMENTS`; returns the exit code."""
     parser = _parser()
-    cut = argv.index("--") if "--" in argv else len(argv)
-    args, rest = parser.parse_known_args([*argv[:cut], *argv[cut + 1 :]])
-    arguments.check_urls(parser, [args.workdir, *rest])
+    args, rest = arguments.split(parser, argv)
     try:
         job = Job(
             program=(sys.executable, "-m", "jaxlm", "train", f"--workdir={args.workdir}", *rest),

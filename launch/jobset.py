@@ -53,7 +53,7 @@ class Job:
     image: str
     workdir: str
     train: tuple[str, ...]
-    """Arguments of `jaxlm train`."""
+    """Arguments of `jaxlm train`, without --workdir."""
     slices: int = 1
     spot: bool = False
     queue: str = ""
@@ -208,7 +208,8 @@ def on_host_network(job: Job) -> bool:
 
 def _container(job: Job, fabric: Fabric | None) -> dict[str, Any]:
     target = job.target
-    command = ["python", "-m", "launch", "host", "--place=jobset", "--", *job.train]
+    where = ["--place=jobset", f"--workdir={job.workdir}"]
+    command = ["python", "-m", "launch", "host", *where, "--", *job.train]
     command = [word.replace("$", "$$") for word in command]  # else Kubernetes reads $(NAME)
     chips = {target.resource: str(target.chips_per_host)}
     container: dict[str, Any] = {

@@ -56,9 +56,7 @@ def main(argv: Sequence[str]) -> int:
         help="give up after K restarts without progress (default %(default)s)",
     )
     parser.add_argument("--dry-run", action="store_true", help="print what would be run")
-    args, rest = parser.parse_known_args(argv)
-    arguments.refuse_places(parser, rest)
-    arguments.check_urls(parser, [args.workdir, *rest])
+    args, rest = arguments.split(parser, argv)
     train = (sys.executable, "-m", "jaxlm", "train", f"--workdir={args.workdir}", *rest)
     logs = args.logs or logs_of(args.workdir)
     job = Job(train, args.workdir, logs, args.processes, max_restarts=args.max_restarts)

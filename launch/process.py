@@ -35,8 +35,8 @@ class Spec:
     command: tuple[str, ...]
     log: Path
     signaller: tuple[str, ...] = ()
-    """Command that sends a signal, `--signal=NAME`, to what the process has started on other hosts:
-    of `srun`, which at a SIGTERM kills all of that at once. None: there is nothing of the kind."""
+    """Command that sends a signal, TERM in place of `{signal}`, to what the process has started on
+    other hosts: `srun` kills all of that at a SIGTERM. None: there is nothing of the kind."""
 
 
 class Process:
@@ -69,7 +69,8 @@ class Process:
         """Sends it a signal."""
         if self._spec.signaller:
             name = signal.Signals(number).name.removeprefix("SIG")
-            subprocess.run([*self._spec.signaller, f"--signal={name}"], check=False)
+            command = [word.replace("{signal}", name) for word in self._spec.signaller]
+            subprocess.run(command, stdin=subprocess.DEVNULL, check=False)
         else:
             self._popen.send_signal(number)
 

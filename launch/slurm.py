@@ -7,6 +7,7 @@ back into the queue. Its name is made from the work directory, so that nothing i
 """
 
 import argparse
+import functools
 import os
 import shlex
 import subprocess
@@ -18,11 +19,11 @@ from pathlib import Path
 from launch import arguments, exits
 from launch.job import Job, logs_of, run
 from launch.process import say
+from launch.tool import Refused, Tool
 
 LOG = "slurm.log"
-CALL_S = 120.0
-"""That Slurm may take to answer."""
 GONE = "not in the queue"
+SLURM = Tool(missing="run this where jobs are submitted")
 
 _EPILOG = """\
 All other arguments, or those after --, go to `jaxlm train` as they are: --config.a.b=VALUE ...
@@ -36,10 +37,6 @@ has all of its GPUs.
 
 exit code: 0 submitted, 2 wrong usage, 78 Slurm refuses
 """
-
-
-class Refused(Exception):
-    """A command of Slurm's is not there, or did not do it: says which, and why."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +112,7 @@ def submit(planned: Plan, batch: Batch) -> str:
         batch.logs.mkdir(parents=True, exist_ok=True)  # Slurm does not, and the job would fail
     except OSError as e:
         raise Refused(f"{batch.logs}: cannot be made ({e.strerror}); choose --logs") from None
-    return call(planned.command, planned.script).strip().partition(";")[0]
+    return SLURM.call(planned.command, planned.script).strip().partition(";")[0]
 
 
 def run_here(argv: Sequence[str]) -> int:
@@ -138,7 +135,7 @@ def run_here(argv: Sequence[str]) -> int:
         workdir=args.workdir,
         logs=args.logs,
         of_all=True,
-        signaller=("scancel", number),
+        signaller=("scancel", "--signal={signal}", number),
         after_stop=("scontrol", "requeue", number),
         max_restarts=args.max_restarts,
     )
@@ -150,7 +147,7 @@ def run_here(argv: Sequence[str]) -> int:
 
 def _status(name: str, args: argparse.Namespace) -> int:
     for number in _queued(name):
-        line = call(("squeue", "--noheader", f"--jobs={number}", "--format=%T %M of %l, %R"))
+        line = SLURM.call(("squeue", "--noheader", f"--jobs={number}", "--format=%T %M of %l, %R"))
         print(f"{name}: job {number}, {line.strip()}")
     if not _queued(name):
         print(f"{name}: {GONE}")
@@ -171,11 +168,11 @@ def _stop(name: str, args: argparse.Namespace) -> int:
     if not numbers:
         raise ValueError(f"{name}: {GONE}")
     for number in numbers:
-        call(("scontrol", "update", f"JobId={number}", "Requeue=0"))
-        state = call(("squeue", "--noheader", f"--jobs={number}", "--format=%T")).strip()
+        SLURM.call(("scontrol", "update", f"JobId={number}", "Requeue=0"))
+        state = SLURM.call(("squeue", "--noheader", f"--jobs={number}", "--format=%T")).strip()
         # TERM comes to the processes and not to the script, which waits for them.
         running = ("--signal=TERM",) if state == "RUNNING" else ()
-        call(("scancel", *running, number))
+        SLURM.call(("scancel", *running, number))
         say(f"job {number}: every process saves and ends; submitting it again goes on from there")
     return exits.DONE
 
@@ -189,27 +186,9 @@ ACTIONS: dict[str, Callable[[str, argparse.Namespace], int]] = {
 
 def _queued(name: str) -> list[str]:
     """Numbers of this user's jobs of that name."""
-    user = call(("id", "--user", "--name")).strip()
+    user = SLURM.call(("id", "--user", "--name")).strip()
     command = ("squeue", "--noheader", f"--user={user}", f"--name={name}", "--format=%i")
-    return call(command).split()
-
-
-def call(command: Sequence[str], stdin: str = "") -> str:
-    """What it prints. `Refused` with what it says if it fails."""
-    try:
-        done = subprocess.run(
-            command, input=stdin, capture_output=True, text=True, timeout=CALL_S, check=False
-        )
-    except FileNotFoundError:
-        raise Refused(
-            f"{command[0]}: is not installed; run this where jobs are submitted"
-        ) from None
-    except subprocess.TimeoutExpired:
-        raise Refused(f"{command[0]}: no answer within {CALL_S:.0f} s") from None
-    if done.returncode:
-        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise Refused(f"{command[0]}: {said[-1]}")
-    return done.stdout
+    return SLURM.call(command).split()
 
 
 # ---- command line --------------------------------------------------------------------------------
@@ -217,18 +196,8 @@ def call(command: Sequence[str], stdin: str = "") -> str:
 
 def main(argv: Sequence[str]) -> int:
     """`python -m launch slurm [status|logs|stop] ARGUMENTS`; returns the exit code."""
-    try:
-        if argv[:1] == ["run"]:
-            return run_here(argv[1:])
-        if argv and argv[0] in ACTIONS:
-            return _look_at(argv[0], argv[1:])
-        return _submit(argv)
-    except ValueError as e:
-        say(str(e))
-        return exits.USAGE
-    except Refused as e:
-        say(str(e))
-        return exits.ENVIRONMENT
+    actions = {name: functools.partial(_look_at, name) for name in ACTIONS}
+    return arguments.act(argv, {"run": run_here, **actions}, _submit)
 
 
 def _look_at(action: str, argv: Sequence[str]) -> int:
@@ -244,12 +213,7 @@ def _look_at(action: str, argv: Sequence[str]) -> int:
 
 
 def _submit(argv: Sequence[str]) -> int:
-    parser = _parser()
-    cut = argv.index("--") if "--" in argv else len(argv)
-    args, rest = parser.parse_known_args(argv[:cut])
-    rest += argv[cut + 1 :]
-    arguments.refuse_places(parser, rest, (*arguments.PLACES, "--processes"))
-    arguments.check_urls(parser, [args.workdir, *rest])
+    args, rest = arguments.split(_parser(), argv)
     if args.gpus_per_node and args.processes_per_node > 1:
         raise ValueError(
             f"--processes-per-node={args.processes_per_node}: each would take all GPUs of its node;"

@@ -20,7 +20,7 @@ SHAPES = {"v4": "2x2x4", "v5e": "4x8", "v5p": "4x4x8", "v6e": "16x16", "7x": "4x
 
 def make(accelerator: str) -> Job:
     """A job on it, with defaults."""
-    train = (f"--config=configs/lm_7b.py:{accelerator}", f"--workdir={WORKDIR}")
+    train = (f"--config=configs/lm_7b.py:{accelerator}",)
     return Job("lm-7b-aa4507", parse(accelerator), IMAGE, WORKDIR, train)
 
 

@@ -83,7 +83,7 @@ def test_a_job_is_submitted_as_it_is_planned(kubectl):
     made = json.loads(create["stdin"])
     pod = made["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     assert pod["containers"][0]["command"] == [
-        *("python", "-m", "launch", "host", "--place=jobset", "--", CONFIG, WORKDIR),
+        *("python", "-m", "launch", "host", "--place=jobset", WORKDIR, "--", CONFIG),
         *("--config.watch.grace_seconds=120", "--config.train.end=9 steps"),
     ]
 

@@ -225,7 +225,7 @@ def launcher(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_the_first_signal_is_passed_on_and_nothing_restarts(tmp_path, launcher, number):
-    code = "on_sigterm(75)\nprint('up')\ntry: time.sleep(60)\nfinally: print('saved')"
+    code = "on_sigterm(75)\ntry:\n print('up')\n time.sleep(60)\nfinally: print('saved')"
     process = launcher(code)
     process.send_signal(number)
     out, _ = process.communicate(timeout=60)
@@ -267,7 +267,7 @@ def test_the_second_signal_kills(launcher, tmp_path):
 
 def test_what_follows_at_once_is_the_same_request(tmp_path, launcher):
     """As SIGTERM and SIGHUP at the end of a session."""
-    code = "on_sigterm(75)\nprint('up')\ntry: time.sleep(60)\nfinally: time.sleep(1)"
+    code = "on_sigterm(75)\ntry:\n print('up')\n time.sleep(60)\nfinally: time.sleep(1)"
     process = launcher(code)
     process.terminate()
     time.sleep(0.2)
