@@ -20,8 +20,8 @@ def lines(*starts: str) -> list[list[str]]:
     return [shlex.split(line, comments=True) for line in found if line.startswith(starts)]
 
 
-def test_flags_of_kubectl_and_gcloud_are_theirs():
-    found = lines("kubectl ", "gcloud ")
+def test_flags_of_kubectl_gcloud_and_docker_are_theirs():
+    found = lines("kubectl ", "gcloud ", "docker ")
     assert len(found) > 20
     wrong = [problem for line in found for problem in flags.problems(line)]
     assert wrong == []
@@ -33,6 +33,7 @@ def test_flags_of_kubectl_and_gcloud_are_theirs():
         ("gcloud container node-pools create a --tpu-topologie=4x4", "no flag --tpu-topologie"),
         ("gcloud container pools create a", "no such command is recorded"),
         ("kubectl get pods --wait", "kubectl get: no flag --wait"),
+        ("docker build --dockerfile=a .", "docker build: no flag --dockerfile"),
     ],
 )
 def test_a_wrong_flag_would_be_seen(line, problem):
