@@ -1,5 +1,6 @@
 """docs/clusters.md: command lines with flags that the tools have, and a table as the code's."""
 
+import importlib
 import re
 import shlex
 from pathlib import Path
@@ -49,6 +50,19 @@ def test_command_lines_of_the_launcher_are_taken(capsys):
     for action, *rest in found:
         if action in gke.ACTIONS:
             gke_arguments.read_look(action, rest)
+
+
+def test_targets_of_config_files_are_theirs():
+    root = Path(__file__).parents[2]
+    pages = [root / "README.md", *(root / "docs").glob("*.md")]
+    found = {
+        name
+        for page in pages
+        for name in re.findall(r"configs/(\w+)\.py:([\w-]+:\w+)", page.read_text(encoding="utf-8"))
+    }
+    assert len(found) > 1
+    for file, target in found:
+        assert target in importlib.import_module(f"configs.{file}").TARGETS, (file, target)
 
 
 def test_the_table_of_accelerators_is_the_one_of_the_code():

@@ -6,6 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -124,6 +125,24 @@ def test_it_is_looked_at_and_stopped_from_elsewhere(ssh, config, tmp_path):
     assert not trainers(workdir)
     assert "no launcher runs" in ask("status", workdir).stdout
     assert (workdir / "logs" / foreground.LOCK).exists()
+
+
+def test_a_host_that_fails_its_checks_stops_all_and_is_shown_first(ssh, config, tmp_path):
+    """The second has not mounted the corpus."""
+    hosts = Path(ssh[0].partition("=")[2]).read_text()
+    ports = re.findall(r"127\.0\.0\.1:(\d+)", hosts)
+    elsewhere = f'--setup=test "${{SSH_CONNECTION##* }}" != {ports[1]} || cd /'
+    here = (f"--directory={tmp_path}", elsewhere)
+    runs.corpus(tmp_path / "data")
+    own = command(ssh, config, tmp_path / "run", "data.manifest=data/manifest.json")
+    start = time.monotonic()
+    done = subprocess.run([*own, *here], capture_output=True, text=True)
+    assert done.returncode == 78
+    assert time.monotonic() - start < 30
+    first, why, *_ = done.stderr.splitlines()
+    assert re.match(r"launch: process [01] ended with exit code 78 \(wrong environment\)", first)
+    assert "/data/manifest.json: no such manifest" in why and "process 1 (" in why
+    assert "starting again" not in done.stderr and not trainers(tmp_path / "run")
 
 
 def test_a_host_that_cannot_be_used_is_told_before_anything_starts(ssh, config, tmp_path):
