@@ -111,8 +111,7 @@ def _stop(args: argparse.Namespace) -> int:
         raise ValueError(f"{args.workdir}: no launcher runs it, by {args.logs / LOCK}")
     if holder.host != socket.gethostname():
         raise ValueError(f"{args.workdir}: {holder} runs it; stop it there")
-    if holder.pid:
-        os.kill(holder.pid, signal.SIGTERM)
+    os.kill(holder.pid, signal.SIGTERM)
     say("every process saves and ends; Ctrl-C only ends this waiting")
     while _holder(args.logs) is not None:
         time.sleep(_POLL_S)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from launch import gke, gke_arguments
+from launch import LAUNCHERS, gke, gke_arguments
 from launch.machines import MACHINES
 from tests.launch import flags, jobsets
 
@@ -50,6 +50,20 @@ def test_command_lines_of_the_launcher_are_taken(capsys):
     for action, *rest in found:
         if action in gke.ACTIONS:
             gke_arguments.read_look(action, rest)
+
+
+@pytest.mark.parametrize("name", ["local", "ssh", "slurm"])
+def test_command_lines_of_the_others_are_taken(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("hosts.txt").write_text("node1\nnode2\n")
+    found = [line[4:] for line in lines(f"python -m launch {name}")]
+    submitted = [line for line in found if line[0] not in ("status", "logs", "stop")]
+    assert submitted
+    for line in submitted:
+        assert LAUNCHERS[name]([*line, "--dry-run"]) == 0, line
+    for line in found:  # there is nothing yet
+        if line not in submitted and name != "slurm":
+            assert LAUNCHERS[name](line) in (0, 2), line
 
 
 def test_targets_of_config_files_are_theirs():
