@@ -135,8 +135,7 @@ def actions(launcher: str, log: str) -> dict[str, Callable[[Sequence[str]], int]
 
 
 def _act(launcher: str, log: str, action: str, argv: Sequence[str]) -> int:
-    prog = f"python -m launch {launcher} {action}"
-    parser = argparse.ArgumentParser(prog=prog, allow_abbrev=False)
+    parser = arguments.Parser(f"{launcher} {action}")
     parser.add_argument("--workdir", required=True, metavar="DIR", help="of the run, or its URL")
     parser.add_argument("--logs", type=Path, metavar="DIR", help="if it was started with them")
     if action == "logs":

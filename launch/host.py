@@ -68,13 +68,11 @@ def _place(args: argparse.Namespace) -> Place:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m launch host",
-        usage="%(prog)s [--place=WHAT] --workdir=DIR --config=FILE [--config.a.b=VALUE ...]",
-        description=__doc__,
+    parser = arguments.Parser(
+        "host",
+        usage="[--place=WHAT] --workdir=DIR --config=FILE [--config.a.b=VALUE ...]",
+        description=__doc__ or "",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("--place", choices=sorted(PLACES), help="what runs the job, and says which process this is")

@@ -47,13 +47,11 @@ def _submit(argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m launch local",
-        usage="%(prog)s --processes=N --workdir=DIR --config=FILE [--config.a.b=VALUE ...]",
-        description=__doc__,
+    parser = arguments.Parser(
+        "local",
+        usage="--processes=N --workdir=DIR --config=FILE [--config.a.b=VALUE ...]",
+        description=__doc__ or "",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add, number = parser.add_argument, arguments.whole
     add("--processes", type=number(1), default=1, metavar="N", help="default 1")

@@ -205,13 +205,11 @@ def _is_loopback(host: str) -> bool:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m launch ssh",
-        usage="%(prog)s --hosts=FILE --workdir=DIR --config=FILE [--config.a.b=VALUE ...]",
-        description=__doc__,
+    parser = arguments.Parser(
+        "ssh",
+        usage="--hosts=FILE --workdir=DIR --config=FILE [--config.a.b=VALUE ...]",
+        description=__doc__ or "",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("--hosts", type=Path, required=True, metavar="FILE", help="a destination of ssh's a line")
