@@ -35,9 +35,9 @@ def run[T](work: Coroutine[Any, Any, T]) -> T:
 class _Loop(asyncio.SelectorEventLoop):
     """Deaf to a read that was cancelled and had come to its end in another thread already."""
 
-    def call_soon_threadsafe(self, *args: Any, **named: Any) -> Any:
+    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> Any:
         try:
-            return super().call_soon_threadsafe(*args, **named)
+            return super().call_soon_threadsafe(callback, *args, context=context)
         except RuntimeError:
             if not self.is_closed():
                 raise
