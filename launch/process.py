@@ -22,6 +22,8 @@ LOG_BYTES = 64 << 20
 """A log that grows past this becomes `<name>.log.1`, in place of the one before."""
 _LINE_BYTES = 1 << 16
 _DRAIN_S = 5.0
+_SIGNAL_S = 60.0
+"""That a signaller may take, which asks hosts that may be gone."""
 
 type Events = queue.SimpleQueue[Exit | signal.Signals]
 """What a launcher waits for: the end of a process, or a signal to itself."""
@@ -70,7 +72,14 @@ class Process:
         if self._spec.signaller:
             name = signal.Signals(number).name.removeprefix("SIG")
             command = [word.replace("{signal}", name) for word in self._spec.signaller]
-            subprocess.run(command, stdin=subprocess.DEVNULL, check=False)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                subprocess.run(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    timeout=_SIGNAL_S,
+                    check=False,
+                    start_new_session=True,  # a second Ctrl-C is for us alone
+                )
         else:
             self._popen.send_signal(number)
 
