@@ -109,8 +109,7 @@ def run(job: Job) -> int:
     """
     job.logs.mkdir(parents=True, exist_ok=True)
     events: Events = queue.SimpleQueue()
-    began = _position(job.workdir)
-    best, stalled = -1 if began is None else began, 0
+    best, stalled = None, 0
     with _stop_signals_to(events):
 
         def pause(seconds: float) -> bool:
@@ -122,6 +121,9 @@ def run(job: Job) -> int:
                 return exits.RESTART
             if ready is Ready.ANEW:
                 stalled = 0  # what ended the last attempt was not its own
+            if best is None:
+                began = _position(job.workdir)
+                best = -1 if began is None else began
             ended, stopped = _attempt(job, events)
             cause = exits.cause(ended)
             if job.tells:
