@@ -143,6 +143,10 @@ class Resource:
         self._made = False
         self._said, self._failed_looks, self._missing, self._preparations = "", 0, 0, 0
 
+    def check(self) -> None:
+        """Ahead of all else: `Refused` if gcloud cannot, `ValueError` if the name is taken."""
+        self._look()
+
     def ready(self, pause: Pause) -> Ready:
         """Waits until it is there and its workers are ready; makes it, where there is none.
 

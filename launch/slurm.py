@@ -10,13 +10,13 @@ import argparse
 import functools
 import os
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from launch import arguments, exits
+from launch.foreground import add_lines, show_log, show_status
 from launch.job import Job, logs_of, run
 from launch.process import say
 from launch.tool import Refused, Tool
@@ -151,16 +151,11 @@ def _status(name: str, args: argparse.Namespace) -> int:
         print(f"{name}: job {number}, {line.strip()}")
     if not _queued(name):
         print(f"{name}: {GONE}")
-    command = (sys.executable, "-m", "jaxlm", "status", f"--workdir={args.workdir}")
-    return subprocess.run(command, check=False).returncode
+    return show_status(args.workdir)
 
 
 def _logs(name: str, args: argparse.Namespace) -> int:
-    path = (args.logs or logs_of(args.workdir)) / LOG
-    if not path.exists():
-        raise ValueError(f"{path}: is not there; has the job started, was it given other --logs?")
-    follow = ("--follow=name",) if args.follow else ()
-    return subprocess.run(("tail", f"--lines={args.lines}", *follow, path), check=False).returncode
+    return show_log((args.logs or logs_of(args.workdir)) / LOG, args)
 
 
 def _stop(name: str, args: argparse.Namespace) -> int:
@@ -204,9 +199,7 @@ def _look_at(action: str, argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog=f"python -m launch slurm {action}", allow_abbrev=False)
     _add_place(parser)
     if action == "logs":
-        lines = arguments.whole(0)
-        parser.add_argument("--lines", type=lines, default=200, metavar="N", help="the last N")
-        parser.add_argument("--follow", action="store_true", help="and those to come")
+        add_lines(parser)
     args = parser.parse_args(argv)
     arguments.check_urls(parser, [args.workdir])
     return ACTIONS[action](args.name or arguments.name_of(args.workdir), args)

@@ -17,7 +17,7 @@ import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from launch import arguments, exits, job, queued, tpu_vm_arguments
+from launch import arguments, exits, foreground, queued, tpu_vm_arguments
 from launch.gcloud import GCLOUD
 from launch.job import Job
 from launch.process import say
@@ -154,13 +154,15 @@ def _attempt(name: str) -> str:
 def run(what: Run) -> int:
     """Runs it to its end; returns the exit code. What it has made is deleted, unless kept.
 
-    `Refused` if the machines are not to be had, `ValueError` if their name is taken.
+    `Refused` if the machines are not to be had, `ValueError` if their name is taken, or its
+    launcher is running here.
     """
-    for number in (signal.SIGTERM, signal.SIGHUP):  # outside of `job.run`, as a Ctrl-C
+    for number in (signal.SIGTERM, signal.SIGHUP):  # outside of the job, as a Ctrl-C
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler)
     planned = plan(what)
     resource = Resource(what.request, planned.prepare, what.poll_s)
+    resource.check()
     one = Job(
         program=planned.attempt,
         workdir=what.workdir,
@@ -171,9 +173,7 @@ def run(what: Run) -> int:
         max_restarts=what.max_restarts,
     )
     try:
-        return job.run(one)
-    except OSError as e:
-        raise Refused(f"{e.filename}: {e.strerror}; choose other --logs") from None
+        return foreground.run(one)
     except KeyboardInterrupt:
         return exits.RESTART
     finally:

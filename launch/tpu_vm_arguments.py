@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launch import arguments, machines
+from launch.foreground import add_lines
 from launch.job import Job, logs_of
 from launch.queued import Request
 
@@ -67,16 +68,15 @@ def read(argv: Sequence[str], description: str) -> tuple[argparse.Namespace, lis
 
 def read_look(action: str, argv: Sequence[str]) -> argparse.Namespace:
     """Of status, logs and stop. Ends where they are wrong."""
-    parser = argparse.ArgumentParser(prog=f"python -m launch tpu-vm {action}", allow_abbrev=False)
+    parser = arguments.Parser(f"tpu-vm {action}")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--workdir", metavar="URL", help="of the run")
     which.add_argument("--name", metavar="NAME", help="of the queued resource, if it was given one")
     _add_place(parser)
-    number = arguments.whole
     if action == "logs":
-        parser.add_argument("--process", type=number(0), default=0, metavar="N", help="default 0")
-        parser.add_argument("--lines", type=number(0), default=200, metavar="N", help="the last N")
-        parser.add_argument("--follow", action="store_true", help="and those to come")
+        number = arguments.whole(0)
+        parser.add_argument("--process", type=number, default=0, metavar="N", help="default 0")
+        add_lines(parser)
     if action == "stop":
         _add_grace(parser)
     args = parser.parse_args(argv)
@@ -143,14 +143,11 @@ def _check_flags(name: str, flags: Sequence[str], taken: Sequence[str]) -> None:
 
 
 def _parser(description: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m launch tpu-vm",
-        usage="%(prog)s --accelerator=v6e:16x16 --zone=ZONE --config=FILE --workdir=URL "
-        "--image=IMAGE ...",
+    parser = arguments.Parser(
+        "tpu-vm",
+        usage="--accelerator=v6e:16x16 --zone=ZONE --config=FILE --workdir=URL --image=IMAGE ...",
         description=description,
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add, number = parser.add_argument, arguments.whole
     chips = ", ".join(name for name, machine in machines.MACHINES.items() if machine.tpu_vm)

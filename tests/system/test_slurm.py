@@ -70,7 +70,7 @@ def trains(log: Path, start: int) -> Callable[[], bool]:
 
 
 def queued(job: str) -> str:
-    return launcher.call(("squeue", "--noheader", "--format=%T", f"--jobs={job}")).strip()
+    return launcher.SLURM.call(("squeue", "--noheader", "--format=%T", f"--jobs={job}")).strip()
 
 
 def ends(job: str) -> bool:
@@ -88,7 +88,7 @@ def test_a_job_is_requeued_when_it_is_told_to_end_and_at_its_limit(config, undis
         submit(config, workdir)
     until(trains(log, 1), log)
     assert f"job {job}, RUNNING" in launch("status", f"--workdir={workdir}")
-    launcher.call(("scancel", "--signal=TERM", job))
+    launcher.SLURM.call(("scancel", "--signal=TERM", job))
     until(lambda: ends(job), log, 400)
     text = log.read_text()
     assert "SIGTERM: saving" in text and "SIGUSR1: saving" in text, text
@@ -137,7 +137,7 @@ def test_what_cannot_train_ends_at_once(config, tmp_path):
     until(lambda: ends(job), log)
     said = [line for line in log.read_text().splitlines() if line.startswith("launch:")]
     assert "ended with exit code 2 (wrong usage, config or data)" in said[0], log.read_text()
-    assert "ExitCode=2:0" in launcher.call(("scontrol", "show", "job", job))
+    assert "ExitCode=2:0" in launcher.SLURM.call(("scontrol", "show", "job", job))
 
 
 def trainers(workdir: Path) -> list[int]:
