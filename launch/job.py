@@ -5,6 +5,7 @@ hosts say how theirs have ended, in a line of their output (`exits.Exit.line`).
 """
 
 import contextlib
+import enum
 import json
 import math
 import queue
@@ -39,6 +40,19 @@ _STATUS_S = 60.0
 """That a store may take to say how far a run has come."""
 
 
+type Pause = Callable[[float], bool]
+"""Waits for so many seconds; at once, and True, if somebody asks for the end."""
+
+
+class Ready(enum.Enum):
+    """What became of the wait for machines."""
+
+    AS_BEFORE = "as before"
+    ANEW = "anew"
+    """Those of the attempt before were taken away."""
+    STOPPED = "stopped"
+
+
 @dataclass(frozen=True)
 class Job:
     """What is to be run, and how patiently."""
@@ -60,6 +74,8 @@ class Job:
     """Launchers on other hosts, of one process each."""
     listens: bool = False
     """Whether signals come on standard input, and the end of it is one: as in `Spec`."""
+    before: Callable[[Pause], Ready] | None = None
+    """Called ahead of each attempt: has the machines ready when it returns."""
     once: bool = False
     """Whether somebody else starts the job again."""
     tells: bool = False
@@ -103,12 +119,23 @@ def run(job: Job) -> int:
     """
     job.logs.mkdir(parents=True, exist_ok=True)
     events: Events = queue.SimpleQueue()
-    began = _position(job.workdir)
-    best, stalled = -1 if began is None else began, 0
+    best, stalled = None, 0
     with _stop_signals_to(events):
         if job.listens:
             threading.Thread(target=_listen, args=(events,), daemon=True).start()
+
+        def pause(seconds: float) -> bool:
+            return _next_event(events, time.monotonic() + seconds) is not None
+
         while True:
+            ready = Ready.AS_BEFORE if job.before is None else job.before(pause)
+            if ready is Ready.STOPPED:
+                return exits.RESTART
+            if ready is Ready.ANEW:
+                stalled = 0  # what ended the last attempt was not its own
+            if best is None:
+                began = _position(job.workdir)
+                best = -1 if began is None else began
             ended, stopped = _attempt(job, events)
             cause = exits.cause(ended)
             if job.tells:
@@ -131,7 +158,7 @@ def run(job: Job) -> int:
             delay = min(2.0 ** min(stalled, 30), _LONGEST_DELAY_S)  # no float holds 2.0**1024
             stalled += position is not None
             say(f"starting again in {delay:.0f} s, {_at(best)}")
-            if _next_event(events, time.monotonic() + delay) is not None:
+            if pause(delay):
                 return cause.code
 
 

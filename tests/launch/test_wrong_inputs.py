@@ -18,6 +18,7 @@ CONFIG = "--config=configs/demo.py"
 GKE = ("gke", CONFIG, IMAGE, "--workdir=gs://b/x")
 SLURM = ("slurm", CONFIG, "--workdir=x")
 SSH = ("ssh", CONFIG, "--workdir=x")
+TPU_VM = ("tpu-vm", CONFIG, IMAGE, "--workdir=gs://b/x")
 HOST = ("host", CONFIG, "--workdir=x")
 
 WRONG: list[tuple[tuple[str, ...], int, str]] = [
@@ -65,6 +66,12 @@ WRONG: list[tuple[tuple[str, ...], int, str]] = [
     ((*GKE, "--accelerator=h100:8", "--image=jaxlm"), 2, "may be another image at each start"),
     ((*GKE, "--accelerator=h100:8", "--queue=A b"), 2, "--queue=A b: must be lower case letters"),
     (("gke", "logs"), 2, "one of the arguments --workdir --name is required"),
+    # tpu-vm
+    ((*TPU_VM, "--accelerator=v6e:4x4"), 2, "the following arguments are required: --zone"),
+    ((*TPU_VM, "--accelerator=v6e:4x4", "--zone=us-east5"), 2, "must be a zone, as us-east5-b"),
+    ((*TPU_VM, "--accelerator=7x:4x4x4", "--zone=us-east5-b"), 2, "is not to be had as a TPU VM"),
+    ((*TPU_VM, "--accelerator=v6e:4x4", "--zone=us-east5-b"), 78, "gcloud: is not installed; in"),
+    (("tpu-vm", "stop", "--workdir=x", "--zone=us-east5-b"), 2, "TPU VMs share no disk; write"),
 ]
 
 
