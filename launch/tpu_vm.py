@@ -1,9 +1,10 @@
-"""Runs a job on Google's TPU VMs, by gcloud: asks for a queued resource, waits for it, has each of
-its workers run `python -m launch host` in a container, and deletes it at the end.
+"""Runs a job on Google's TPU VMs, by gcloud, which are asked for and given back.
 
-The launcher stays in the foreground, as `python -m launch local` does, and starts the job again
-while that helps; machines that are taken away are asked for again. Nothing is stored: the name is
-made from the work directory, and a launcher that finds a queued resource of its own takes it over.
+Asks for a queued resource, waits until it is there, has each of its workers run `python -m launch
+host` in a container, and deletes it at the end. The launcher stays in the foreground, as `python -m
+launch local` does, and starts the job again while that helps; machines that are taken away are
+asked for again. Nothing is stored: the name is made from the work directory, and a launcher that
+finds a queued resource of its own takes it over.
 
 How gcloud 528 behaves, which this is made for: `tpu-vm ssh --worker=all` connects to all workers at
 once, and runs the command again where a connection is lost; `queued-resources ssh` runs it on 64

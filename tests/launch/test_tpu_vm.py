@@ -1,162 +1,39 @@
-"""The launcher of TPU VMs, as a command, with a gcloud in the path that knows the real one's flags.
+"""The launcher of TPU VMs, as a command: runs, their ends, and what is seen of them meanwhile."""
 
-What it would run on workers does run here, in bash: see `gcloud_stub` and `docker_stub`.
-"""
-
-import contextlib
 import json
 import os
 import shlex
 import signal
 import subprocess
-import sys
-import textwrap
 import time
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from launch import tpu_vm, tpu_vm_arguments
-from launch.arguments import name_of
+from launch import tpu_vm
 from launch.tpu_vm import ACTIONS
-from tests.launch import docker_stub, flags, gcloud_stub, tpu_vms
+from tests.launch import cloud as clouds
+from tests.launch import flags, tpu_vms
+from tests.launch.cloud import (
+    CONFIG,
+    IMAGE,
+    NAME,
+    QUEUE,
+    RUN,
+    URL,
+    WORKDIR,
+    ZONE,
+    launch,
+    look_at,
+    said,
+    start,
+)
 from tests.launch.watch import until, until_text
-
-ROOT = Path(__file__).parents[2]
-URL = "gs://bucket/runs/lm_7b"
-WORKDIR, ZONE = f"--workdir={URL}", "--zone=us-east5-b"
-NAME = name_of(URL)
-IMAGE = "--image=us-docker.pkg.dev/project/images/jaxlm:1.0"
-CONFIG = "--config=configs/lm_7b.py:v6e:4x4"
-RUN = ("--accelerator=v6e:4x4", ZONE, CONFIG, WORKDIR, IMAGE, "--poll-seconds=1")
-QUEUE = ["WAITING_FOR_RESOURCES", "PROVISIONING", "ACTIVE"]
-
-TRAIN = """
-import json, os, pathlib, signal, sys, time
-from launch.exits import Exit
-host = pathlib.Path(os.environ["STUB_HOST"])
-me = int(host.name.rpartition(".")[2])
-shared = host.parent.parent
-starts = len(list(host.glob("start-*"))) + 1
-(host / f"start-{starts}").write_text(json.dumps(sys.argv[1:]))
-stopped = []
-signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
-def end(code, *lines):
-    if code:
-        line = Exit(0.0, me, code, lines, bool(stopped)).line
-        sys.stdout.buffer.write(line)
-        sys.stdout.flush()
-    sys.exit(code)
-def until_stopped(then=75):
-    while not stopped:
-        time.sleep(0.02)
-    end(then)
-"""
-"""In place of python in the container: the place of `launch host`, and how it tells its end."""
-
-
-class Cloud:
-    """What the stub knows, and what it was asked."""
-
-    def __init__(self, place: Path):
-        self.place = place
-        self.lives(QUEUE)
-
-    def lives(self, *states: list[str]) -> None:
-        gcloud_stub.write(self.place, "lives.json", states)
-
-    def train(self, code: str) -> None:
-        (self.place / "train.py").write_text(TRAIN + textwrap.dedent(code))
-
-    def refuses(self, *refusals: dict[str, str]) -> None:
-        gcloud_stub.write(self.place, "refusals.json", refusals)
-
-    def holds(self, state: str, *more: str, **changes: Any) -> None:
-        """A queued resource that is there already."""
-        made = tpu_vm_arguments.run(*tpu_vm_arguments.read((*RUN, *more), ""))
-        found = gcloud_stub.resource(made.request.create[1:]) | changes
-        found["state"] = {**found["state"], "state": state}
-        gcloud_stub.write(self.place, "resource.json", found)
-        self.lives([], QUEUE)
-
-    def becomes(self, state: str, **data: Any) -> None:
-        found = json.loads((self.place / "resource.json").read_text())
-        found["state"] = {"state": state, **data}
-        gcloud_stub.write(self.place, "resource.json", found)
-
-    def host(self, worker: int, node: str = NAME) -> Path:
-        return self.place / f"hosts/{node}.{worker}"
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.place / "resource.json").exists()
-
-    @property
-    def calls(self) -> list[list[str]]:
-        path = self.place / "calls.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-    @property
-    def verbs(self) -> list[str]:
-        """Of calls that change something, in order."""
-        return [v for call in self.calls if (v := call[3]) in ("create", "delete")]
 
 
 @pytest.fixture
-def cloud(tmp_path, monkeypatch) -> Iterator[Cloud]:
-    """In front of a path that has no other."""
-    tools = {
-        "gcloud": f'exec {sys.executable} {gcloud_stub.__file__} "$@"',
-        "docker": f'exec {sys.executable} {docker_stub.__file__} "$@"',
-        "python": f'exec {sys.executable} {tmp_path}/train.py "$@"',
-        "sudo": 'exec "$@"',
-        "curl": """echo '{"access_token":"ya29.x","expires_in":3599}'""",
-    }
-    (tmp_path / "bin").mkdir()
-    for name, line in tools.items():
-        tool = tmp_path / "bin" / name
-        tool.write_text(f"#!/bin/sh\n{line}\n")
-        tool.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
-    monkeypatch.setenv("GCLOUD_STUB", str(tmp_path))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *sys.path]))
-    found = Cloud(tmp_path)
-    yield found
-    for pid in tmp_path.glob("hosts/*/pid"):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(int(pid.read_text()), signal.SIGKILL)
-
-
-DRIVER = """
-import sys
-from launch import job, tpu_vm
-job._LONGEST_DELAY_S, job._position = 0.05, lambda workdir: -1
-sys.exit(tpu_vm.main(sys.argv[1:]))
-"""
-"""Without waits, and without asking a bucket how far the run is."""
-
-
-def start(cloud: Cloud, *arguments: str) -> subprocess.Popen:
-    command = [sys.executable, "-c", DRIVER, f"--logs={cloud.place}/logs", *arguments]
-    with (cloud.place / "out").open("ab") as out, (cloud.place / "err").open("ab") as err:
-        return subprocess.Popen(command, stdout=out, stderr=err, cwd=ROOT)
-
-
-def launch(cloud: Cloud, *arguments: str) -> tuple[int, str, str]:
-    """Exit code, output, and the launcher's own words."""
-    code = start(cloud, *arguments).wait(60)
-    return code, (cloud.place / "out").read_text(), said(cloud)
-
-
-def said(cloud: Cloud) -> str:
-    return (cloud.place / "err").read_text()
-
-
-def look_at(*arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "launch", "tpu-vm", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)
+def cloud(tmp_path, monkeypatch):
+    with clouds.made(tmp_path, monkeypatch) as found:
+        yield found
 
 
 # ---- a run ---------------------------------------------------------------------------------------
@@ -330,74 +207,6 @@ def test_a_launcher_that_was_killed_finds_its_machines(cloud):
     assert cloud.verbs == ["create", "delete"] and (cloud.host(0) / "start-2").exists()
 
 
-# ---- what cannot be ------------------------------------------------------------------------------
-
-
-def test_what_the_queue_refuses_is_78(cloud):
-    cloud.lives(["WAITING_FOR_RESOURCES"])
-    process = start(cloud, *RUN)
-    until_text(cloud.place / "err", "WAITING_FOR_RESOURCES")
-    cloud.becomes("FAILED", failedData={"error": {"code": 8, "message": "no more capacity"}})
-    assert process.wait(60) == 78
-    assert f"launch: {NAME}: FAILED: no more capacity\n" in said(cloud)
-    assert cloud.verbs == ["create", "delete"] and cloud.is_empty
-
-
-@pytest.mark.parametrize("state", ["FAILED", "SUSPENDED"])
-def test_what_is_left_of_an_earlier_one_makes_room(cloud, state):
-    cloud.train("end(0)")
-    cloud.holds(state)
-    assert launch(cloud, *RUN)[0] == 0
-    assert cloud.verbs == ["delete", "create", "delete"]
-
-
-@pytest.mark.parametrize("state", ["ACTIVE", "FAILED", "SUSPENDED", "WAITING_FOR_RESOURCES"])
-def test_one_of_somebody_else_is_not_touched(cloud, state):
-    node = {"acceleratorType": "v6e-16", "labels": {"owner": "me"}}
-    cloud.holds(state, tpu={"nodeSpec": [{"node": node}]})
-    for arguments in ((*RUN, f"--logs={cloud.place}"), *((a, WORKDIR, ZONE) for a in ACTIONS)):
-        done = look_at(*arguments)
-        assert done.returncode == 2
-        assert done.stderr.splitlines()[-1] == (
-            f"launch: the queued resource {NAME} was not made by this launcher; use --name"
-        )
-    assert {call[3] for call in cloud.calls} == {"describe"}
-
-
-def test_one_of_another_size_is_stopped_first(cloud):
-    cloud.holds("ACTIVE", "--accelerator=v6e:8x8")
-    code, _, err = launch(cloud, *RUN)
-    assert code == 2 and "is there already, as 1 x v6e-64, and not 1 x v6e-16; stop it first" in err
-    assert cloud.verbs == []
-
-
-def test_workers_that_cannot_be_made_ready_are_78(cloud):
-    cloud.train("end(0)")
-    code, _, err = launch(cloud, *RUN, "--setup=echo no disk >&2; false")
-    assert code == 78 and cloud.is_empty and err.count("no disk") == 6
-    assert "its workers could not be made ready, 3 times, exit code 1; what they said is" in err
-
-
-def test_one_that_somebody_deletes_is_not_made_again(cloud):
-    cloud.train("end(75)")
-    cloud.lives([*QUEUE, "DELETING"], [])
-    process = start(cloud, *RUN)
-    until_text(cloud.place / "err", f"{NAME}: DELETING")
-    (cloud.place / "resource.json").unlink()
-    assert process.wait(60) == 75
-    assert f"{NAME} was deleted, and is not made again" in said(cloud)
-    assert cloud.verbs == ["create"]
-
-
-def test_a_look_that_fails_in_the_queue_is_repeated(cloud):
-    cloud.train("end(0)")
-    cloud.lives(["WAITING_FOR_RESOURCES", "WAITING_FOR_RESOURCES", "ACTIVE"])
-    process = start(cloud, *RUN)
-    until_text(cloud.place / "err", "WAITING")
-    cloud.refuses({"of": "describe", "err": "ERROR: (gcloud) UNAVAILABLE: try again"})
-    assert process.wait(60) == 0 and "UNAVAILABLE: try again; asking again" in said(cloud)
-
-
 # ---- looking -------------------------------------------------------------------------------------
 
 
@@ -467,124 +276,3 @@ def test_dry_run_prints_what_would_be_run_and_runs_nothing(cloud):
     cloud.lives(QUEUE)
     assert launch(cloud, *RUN)[0] == 0
     assert [call for call in cloud.calls if call[3] != "describe"] == printed
-
-
-# ---- wrong inputs --------------------------------------------------------------------------------
-
-
-def instead(**changes: str | None) -> list[str]:
-    """The arguments of `RUN`, some of them others, or left out."""
-    given = dict(a.removeprefix("--").split("=", 1) for a in RUN)
-    merged = {**given, **{k.replace("_", "-"): v for k, v in changes.items()}}
-    return [f"--{name}={value}" for name, value in merged.items() if value is not None]
-
-
-WRONG = [
-    (instead(accelerator="v9:4x4"), "'v9:4x4': no accelerator 'v9'; known are v4, v5e, v5p"),
-    (instead(accelerator="h100:8"), "h100:1x8: is not to be had as a TPU VM: the Cloud TPU API"),
-    (instead(accelerator="7x:4x4x4"), "7x:4x4x4: is not to be had as a TPU VM"),
-    (instead(accelerator="v5p:4x4x16"), "a TPU VM of 256 chips comes as v5p:4x8x8; use that shape"),
-    (instead(accelerator=None), "the following arguments are required: --accelerator"),
-    (instead(zone=None), "the following arguments are required: --zone"),
-    (instead(zone="us-east5"), "--zone=us-east5: must be a zone, as us-east5-b"),
-    (instead(image=None), "the following arguments are required: --image"),
-    (instead(image="a/jaxlm"), "may be another image at each start; name a tag"),
-    (instead(slices="0"), "argument --slices: '0' is not a whole number from 1 up"),
-    (instead(workdir="runs/a"), "--workdir=runs/a: TPU VMs share no disk; write gs://BUCKET/PATH"),
-    (instead(workdir="gs://user:hush@bucket/a"), "which may be secret"),
-    (instead(name="Run_7"), "--name=Run_7: must be lower case letters, digits and -"),
-    ([*RUN, "--spot", "--reserved"], "--reserved: not allowed with argument --spot"),
-    ([*RUN, "--gcloud=network"], "--gcloud=network: is no flag of gcloud; write --gcloud=--FLAG"),
-    ([*RUN, "--gcloud=--labels=a=b"], "--gcloud=--labels=a=b: the launcher sets that flag itself"),
-    ([*RUN, "--ssh=--worker=0"], "--ssh=--worker=0: the launcher sets that flag itself"),
-    ([*RUN, "--process=1"], "--process differs from process to process, the launcher sets it"),
-    ([*RUN, "--config.watch.grace_seconds=9"], "use --grace-seconds, which tells the container"),
-    ([*RUN, "--config.data.manifest=s3://k:hush@b/m.json"], "which may be secret"),
-    (["status", ZONE], "one of the arguments --workdir --name is required"),
-    (["stop", "--workdir=runs/a", ZONE], "--workdir=runs/a: TPU VMs share no disk"),
-    (["logs", WORKDIR, ZONE, "--process=x"], "argument --process: 'x' is not a whole number"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "message"), WRONG)
-def test_a_wrong_input_is_2_and_nothing_is_asked_of_the_cloud(cloud, capfd, arguments, message):
-    try:
-        code = tpu_vm.main(arguments)
-    except SystemExit as e:
-        code = e.code
-    out, err = capfd.readouterr()
-    assert (code, out, cloud.calls) == (2, "", []), err
-    assert message in err.splitlines()[-1] and "hush" not in err
-
-
-REFUSED = [
-    # What gcloud 528 says, of itself or of an answer of the API.
-    (
-        "ERROR: (gcloud.compute.tpus.queued-resources.describe) Error parsing [queued_resource].\n"
-        "The [queued_resource] resource is not properly specified.\n"
-        "Failed to find attribute [project]. The attribute can be set in the following ways: \n"
-        "- set the property `core/project`",
-        "choose one with `gcloud config set project PROJECT` or --project",
-    ),
-    (
-        "ERROR: (gcloud.compute.tpus.queued-resources.describe) You do not currently have an "
-        "active account selected.\nPlease run:\n\n  $ gcloud auth login\n\nto obtain new "
-        "credentials.",
-        "log in with `gcloud auth login`",
-    ),
-    (
-        "ERROR: (gcloud.compute.tpus.queued-resources.describe) PERMISSION_DENIED: Cloud TPU API "
-        "has not been used in project 123 before or it is disabled.\n"
-        "- '@type': type.googleapis.com/google.rpc.ErrorInfo\n  reason: SERVICE_DISABLED",
-        "enable it with `gcloud services enable tpu.googleapis.com`",
-    ),
-    (
-        "ERROR: (gcloud.compute.tpus.queued-resources.describe) PERMISSION_DENIED: Permission "
-        "'tpu.queuedResources.get' denied on 'projects/p/locations/us-east5-b'",
-        "who runs this needs roles/tpu.admin",
-    ),
-    ("Segmentation fault", "Segmentation fault"),
-    ("", "it failed in silence"),
-]
-
-
-@pytest.mark.parametrize(("words", "message"), REFUSED)
-@pytest.mark.parametrize("arguments", [RUN, ("status", WORKDIR, ZONE), ("stop", WORKDIR, ZONE)])
-def test_a_gcloud_that_refuses_is_78_in_one_line(cloud, words, message, arguments):
-    cloud.refuses({"of": "describe", "err": words})
-    logs = [f"--logs={cloud.place}"] if arguments == RUN else []
-    done = look_at(*logs, *arguments)
-    (line,) = done.stderr.splitlines()
-    assert done.returncode == 78 and message in line and len(cloud.calls) == 1
-    assert line.startswith(f"launch: gcloud compute tpus queued-resources describe {NAME}: ")
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (
-            "RESOURCE_EXHAUSTED: Quota limit 'TPUV6EPreemptiblePerProjectPerZoneForTPUAPI' has "
-            "been exceeded. Limit: 0 in zone us-east5-b.",
-            "ask for quota, where spot machines have their own",
-        ),
-        (
-            "INVALID_ARGUMENT: Accelerator type v6e-16 is not available in zone us-east5-b.",
-            "see what there is with `gcloud compute tpus accelerator-types list --zone=ZONE`",
-        ),
-        (
-            f"ALREADY_EXISTS: Resource 'projects/p/queuedResources/{NAME}' already exists",
-            "somebody else has just made it: choose another --name",
-        ),
-    ],
-)
-def test_a_request_that_is_refused_is_78_and_leaves_nothing(cloud, words, message):
-    cloud.refuses({"of": "create", "err": f"ERROR: (gcloud) {words}"})
-    code, _, err = launch(cloud, *RUN)
-    assert code == 78 and message in err.splitlines()[-1]
-    assert cloud.verbs == ["create"]
-
-
-def test_no_gcloud_is_78(tmp_path, monkeypatch, capfd):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert tpu_vm.main(["status", WORKDIR, ZONE]) == 78
-    assert capfd.readouterr().err.startswith("launch: gcloud: is not installed; install the Google")
