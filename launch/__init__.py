@@ -6,7 +6,7 @@ command line, the exit codes and `status.json`.
 
 from collections.abc import Callable, Sequence
 
-from launch import gke, host, local, ray, slurm
+from launch import gke, host, local, ray, slurm, ssh
 
 LAUNCHERS: dict[str, Callable[[Sequence[str]], int]] = {
     "gke": gke.main,
@@ -14,5 +14,6 @@ LAUNCHERS: dict[str, Callable[[Sequence[str]], int]] = {
     "local": local.main,
     "ray": ray.main,
     "slurm": slurm.main,
+    "ssh": ssh.main,
 }
 """Name on the command line -> the launcher: arguments after the name in, exit code out."""

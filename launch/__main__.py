@@ -3,6 +3,7 @@
 import sys
 
 from launch import LAUNCHERS, exits
+from launch.process import say
 
 
 def main() -> int:
@@ -11,10 +12,10 @@ def main() -> int:
     name, *rest = sys.argv[1:] or [""]
     if name in LAUNCHERS:
         return LAUNCHERS[name](rest)
-    print(f"usage: python -m launch LAUNCHER --help\nlaunchers: {names}", file=sys.stderr)
     if name in ("-h", "--help"):
+        print(f"usage: python -m launch LAUNCHER --help\nlaunchers: {names}")
         return exits.DONE
-    print(f"launch: {name!r} is not a launcher; use one of: {names}", file=sys.stderr)
+    say(f"{name!r} is not a launcher; use one of: {names}")
     return exits.USAGE
 
 

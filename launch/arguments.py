@@ -5,6 +5,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from jaxlm import storage
 from launch import exits
@@ -13,6 +14,25 @@ from launch.tool import Refused
 
 PLACES = ("--coordinator", "--bind", "--processes", "--process")
 """Flags of `jaxlm train` that say which process it is."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Of a launcher's command line; what is wrong with it is told in one line."""
+
+    def __init__(self, name: str, usage: str = "", description: str = "", epilog: str = ""):
+        super().__init__(
+            prog=f"python -m launch {name}",
+            usage=f"%(prog)s {usage}" if usage else None,
+            description=description,
+            epilog=epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Ends with exit code 2."""
+        say(f"{message}; see `{self.prog} --help`")
+        raise SystemExit(exits.USAGE)
 
 
 def whole(least: int) -> Callable[[str], int]:

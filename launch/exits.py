@@ -35,18 +35,18 @@ class Exit:
     """The last lines it wrote."""
     stopped: bool = False
     """Whether somebody had asked it to end."""
+    lost: bool = False
+    """Whether it stands for processes on other hosts, of which none has said why."""
 
     @property
     def code(self) -> int:
         """What the exit means in the contract."""
-        if self.index == OF_ALL and self.status not in (DONE, USAGE, ENVIRONMENT):
-            return RESTART  # no host has said why: one was lost
-        return RESTART if self.status < 0 else self.status
+        return RESTART if self.status < 0 or self.lost else self.status
 
     @property
     def graceful(self) -> bool:
         """Whether the process meant to end, so that its peers are ending too."""
-        return self.status in (DONE, RESTART)
+        return self.status in (DONE, RESTART) and not self.lost
 
     @property
     def line(self) -> bytes:
@@ -55,9 +55,12 @@ class Exit:
         return f"{_MARK}{json.dumps(said)}\n".encode()
 
     def __str__(self) -> str:
-        who = "the launcher of all hosts" if self.index == OF_ALL else f"process {self.index}"
+        who = "all hosts" if self.index == OF_ALL else f"process {self.index}"
+        who = f"the launcher of {who}" if self.lost or self.index == OF_ALL else who
         if self.status < 0:
             return f"{who} was killed by {signal.Signals(-self.status).name}"
+        if self.lost:
+            return f"{who} ended with exit code {self.status}, and has not said why"
         meaning = {
             DONE: "done",
             USAGE: "wrong usage, config or data",

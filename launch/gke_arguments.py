@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from jaxlm import storage
 from launch import arguments, jobset, machines
+from launch.foreground import add_lines
 from launch.jobset import Job
 
 _LONGEST_NAME = 40
@@ -50,7 +51,7 @@ def read(argv: Sequence[str], description: str) -> tuple[argparse.Namespace, lis
 
 def read_look(action: str, argv: Sequence[str]) -> argparse.Namespace:
     """Of status, logs and stop. Ends where they are wrong."""
-    parser = argparse.ArgumentParser(prog=f"python -m launch gke {action}", allow_abbrev=False)
+    parser = arguments.Parser(f"gke {action}")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--workdir", metavar="URL", help="of the run")
     which.add_argument("--name", metavar="NAME", help="of the JobSet, if it was given one")
@@ -58,8 +59,7 @@ def read_look(action: str, argv: Sequence[str]) -> argparse.Namespace:
     if action == "logs":
         number = arguments.whole(0)
         parser.add_argument("--process", type=number, default=0, metavar="N", help="default 0")
-        parser.add_argument("--lines", type=number, default=200, metavar="N", help="the last N")
-        parser.add_argument("--follow", action="store_true", help="and those to come")
+        add_lines(parser)
     args = parser.parse_args(argv)
     arguments.check_urls(parser, [args.workdir or ""])
     return args
@@ -109,13 +109,11 @@ def job(args: argparse.Namespace, rest: Sequence[str]) -> Job:
 
 
 def _parser(description: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m launch gke",
-        usage="%(prog)s --accelerator=v5p:4x4x8 --config=FILE --workdir=URL --image=IMAGE ...",
+    parser = arguments.Parser(
+        "gke",
+        usage="--accelerator=v5p:4x4x8 --config=FILE --workdir=URL --image=IMAGE ...",
         description=description,
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     chips = f"{machines.EXAMPLES}; known: {', '.join(machines.MACHINES)}"

@@ -39,6 +39,7 @@ def main(argv: Sequence[str]) -> int:
             place=_place(args),
             once=args.once or args.place in ("slurm", "jobset"),
             tells=args.tell,
+            listens=args.listen,
             max_restarts=args.max_restarts,
         )
     except ValueError as e:
@@ -67,13 +68,11 @@ def _place(args: argparse.Namespace) -> Place:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m launch host",
-        usage="%(prog)s [--place=WHAT] --workdir=DIR --config=FILE [--config.a.b=VALUE ...]",
-        description=__doc__,
+    parser = arguments.Parser(
+        "host",
+        usage="[--place=WHAT] --workdir=DIR --config=FILE [--config.a.b=VALUE ...]",
+        description=__doc__ or "",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("--place", choices=sorted(PLACES), help="what runs the job, and says which process this is")
@@ -85,6 +84,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--logs", type=Path, metavar="DIR", help="default: WORKDIR/logs, of a URL runs/NAME/logs")
     add("--once", action="store_true", help="do not start the process again")
     add("--tell", action="store_true", help="say how it ended, for the launcher of all hosts")
+    listen = "take signals by name on standard input, a line each; its end is SIGTERM"
+    add("--listen", action="store_true", help=listen)
     add(
         "--max-restarts",
         type=arguments.whole(0),

@@ -12,9 +12,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from io import FileIO
 from pathlib import Path
 
 from jaxlm import storage
@@ -29,6 +31,8 @@ _AHEAD = (signal.SIGUSR1, signal.SIGUSR2)
 _SAME_S = 2.0
 """What follows a signal so soon is the same request: one end of a session or of a machine may send
 SIGTERM and SIGHUP, or a signal to a process and then to its group."""
+_ORPHAN_S = 60.0
+"""From the loss of the launcher of all hosts until a process is killed."""
 _LONGEST_DELAY_S = 60.0
 
 
@@ -49,6 +53,10 @@ class Job:
     """Whether the one process starts those of all hosts."""
     signaller: tuple[str, ...] = ()
     """As in `Spec`."""
+    hosts: tuple[Spec, ...] = ()
+    """Launchers on other hosts, of one process each."""
+    listens: bool = False
+    """Whether signals come on standard input, and the end of it is one: as in `Spec`."""
     once: bool = False
     """Whether somebody else starts the job again."""
     tells: bool = False
@@ -72,6 +80,8 @@ def plan(job: Job, port: int) -> tuple[Spec, ...]:
     """The processes of one attempt; those of this machine meet at `127.0.0.1:port`."""
     if job.of_all:
         return (Spec(OF_ALL, job.program, job.logs / "launcher.log", job.signaller),)
+    if job.hosts:
+        return job.hosts
     if job.place is not None:
         here = job.place.process
         return (Spec(here, job.program + job.place.flags, job.logs / f"process-{here}.log"),)
@@ -95,6 +105,8 @@ def run(job: Job) -> int:
     began = progress.POSITIONS[job.what](job.workdir)
     best, stalled = -1 if began is None else began, 0
     with stop_signals_to(events):
+        if job.listens:
+            threading.Thread(target=_listen, args=(events,), daemon=True).start()
         while True:
             ended, stopped = _attempt(job, events)
             cause = exits.cause(ended)
@@ -154,7 +166,7 @@ def _attempt(job: Job, events: Events) -> tuple[list[Exit], bool]:
                 stopped = True
                 for process in running.values():
                     process.signal(event)
-            elif event is None or time.monotonic() - pressed_s >= _SAME_S:
+            elif event in (None, signal.SIGKILL) or time.monotonic() - pressed_s >= _SAME_S:
                 kill_at = math.inf  # out of patience, or asked twice
                 _each(running, Process.kill)
             elif math.isinf(pressed_s):
@@ -180,6 +192,18 @@ def next_event(events: Events, deadline: float) -> Exit | signal.Signals | None:
         return None
 
 
+def _listen(events: Events) -> None:
+    """Signals by name, a line each. When who sends them is gone, the process has `_ORPHAN_S`."""
+    heard: list[signal.Signals] = []
+    for line in FileIO(sys.stdin.fileno(), closefd=False):  # no buffer: its lock bars our exit
+        heard.append(signal.Signals[f"SIG{line.decode().strip()}"])
+        events.put(heard[-1])
+    if signal.SIGTERM not in heard:
+        events.put(signal.SIGTERM)
+    time.sleep(_ORPHAN_S)
+    events.put(signal.SIGKILL)
+
+
 @contextlib.contextmanager
 def stop_signals_to(events: Events) -> Iterator[None]:
     """Inside, what asks this process to end becomes an event; of the main thread."""
@@ -199,8 +223,9 @@ def stop_signals_to(events: Events) -> Iterator[None]:
 
 
 def _report(cause: Exit, ended: Sequence[Exit], job: Job) -> None:
-    log = "launcher" if cause.index == OF_ALL else f"process-{cause.index}"
-    say(f"{cause}; its log is {job.logs}/{log}.log")
+    name = "launcher.log" if cause.index == OF_ALL else f"process-{cause.index}.log"
+    log = job.hosts[cause.index].log if job.hosts else job.logs / name
+    say(f"{cause}; its log is {log}")
     if not cause.graceful:
         for line in cause.tail:
             say(f"  | {line}")

@@ -6,12 +6,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from launch import arguments, exits
-from launch.job import Job, free_port, logs_of, plan, run
-from launch.process import say
+from launch import arguments, exits, foreground
+from launch.job import Job, free_port, logs_of, plan
 
 _EPILOG = """\
-All other arguments go to `jaxlm train` as they are: --config=FILE, --config.a.b=VALUE ...
+All other arguments, or those after --, go to `jaxlm train`: --config=FILE, --config.a.b=VALUE ...
+
+  python -m launch local status --workdir=DIR   whether it runs, and how far it is
+  python -m launch local logs --workdir=DIR --process=N
+  python -m launch local stop --workdir=DIR     every process saves and ends
 
 output    process 0 as it is, the others after "[index] "; all of it in WORKDIR/logs/ or --logs
 signals   SIGTERM, SIGINT or, without nohup, SIGHUP: every process saves and ends; a second one, 2 s
@@ -27,36 +30,12 @@ is a crash, a bug that a restart would only repeat. 2 and 78 win over 75.
 
 
 def main(argv: Sequence[str]) -> int:
-    """`python -m launch local ARGUMENTS`; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m launch local",
-        usage="%(prog)s --processes=N --workdir=DIR --config=FILE [--config.a.b=VALUE ...]",
-        description=__doc__,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "--processes", type=arguments.whole(1), default=1, metavar="N", help="default 1"
-    )
-    parser.add_argument(
-        "--workdir", required=True, metavar="DIR", help="of the run, a path or gs://, s3://"
-    )
-    parser.add_argument(
-        "--logs",
-        type=Path,
-        metavar="DIR",
-        help="of the processes' output; default: WORKDIR/logs, of a URL runs/ITS-LAST-PART/logs",
-    )
-    parser.add_argument(
-        "--max-restarts",
-        type=arguments.whole(0),
-        default=Job.max_restarts,
-        metavar="K",
-        help="give up after K restarts without progress (default %(default)s)",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="print what would be run")
-    args, rest = arguments.split(parser, argv)
+    """`python -m launch local [status|logs|stop] ARGUMENTS`; returns the exit code."""
+    return arguments.act(argv, foreground.actions("local", "process-{}.log"), _submit)
+
+
+def _submit(argv: Sequence[str]) -> int:
+    args, rest = arguments.split(_parser(), argv)
     train = (sys.executable, "-m", "jaxlm", "train", f"--workdir={args.workdir}", *rest)
     logs = args.logs or logs_of(args.workdir)
     job = Job(train, args.workdir, logs, args.processes, max_restarts=args.max_restarts)
@@ -64,8 +43,22 @@ def main(argv: Sequence[str]) -> int:
         for spec in plan(job, free_port()):
             print(shlex.join(spec.command))
         return exits.DONE
-    try:
-        return run(job)
-    except OSError as e:
-        say(f"{e.filename or args.workdir}: {e.strerror}; choose a --workdir that can be written")
-        return exits.ENVIRONMENT
+    return foreground.run(job)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = arguments.Parser(
+        "local",
+        usage="--processes=N --workdir=DIR --config=FILE [--config.a.b=VALUE ...]",
+        description=__doc__ or "",
+        epilog=_EPILOG,
+    )
+    add, number = parser.add_argument, arguments.whole
+    add("--processes", type=number(1), default=1, metavar="N", help="default 1")
+    add("--workdir", required=True, metavar="DIR", help="of the run, a path or gs://, s3://")
+    logs = "of the processes' output; default: WORKDIR/logs, of a URL runs/ITS-LAST-PART/logs"
+    add("--logs", type=Path, metavar="DIR", help=logs)
+    restarts = "give up after K restarts without progress (default %(default)s)"
+    add("--max-restarts", type=number(0), default=Job.max_restarts, metavar="K", help=restarts)
+    add("--dry-run", action="store_true", help="print what would be run")
+    return parser

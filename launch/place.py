@@ -8,11 +8,12 @@ import os
 import re
 import subprocess
 import urllib.request
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 PORT = 61_440
-"""Of the coordinator; of Slurm's jobs, which may share a node, the first of `PORTS` others."""
+"""Of the coordinator; of jobs that may share a host, the first of `PORTS` others."""
 PORTS = 4096
 METADATA_S = 60.0
 
@@ -53,6 +54,11 @@ def of_slurm(env: Mapping[str, str] = os.environ) -> Place:
         raise ValueError(f"{' '.join(command)}: failed ({e}); is this a task of Slurm?") from None
     first = done.stdout.split()[0]
     return Place(process, processes, f"{first}:{PORT + job % PORTS}")
+
+
+def port_of(workdir: str) -> int:
+    """Of the coordinator of a job that has no number: jobs differ in their work directories."""
+    return PORT + zlib.crc32(workdir.encode()) % PORTS
 
 
 def of_jobset(env: Mapping[str, str] = os.environ) -> Place:

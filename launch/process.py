@@ -22,6 +22,8 @@ LOG_BYTES = 64 << 20
 """A log that grows past this becomes `<name>.log.1`, in place of the one before."""
 _LINE_BYTES = 1 << 16
 _DRAIN_S = 5.0
+FAR_S = 10.0
+"""That a launcher elsewhere may take to kill what it runs."""
 
 type Events = queue.SimpleQueue[Exit | signal.Signals]
 """What a launcher waits for: the end of a process, or a signal to itself."""
@@ -37,6 +39,8 @@ class Spec:
     signaller: tuple[str, ...] = ()
     """Command that sends a signal, TERM in place of `{signal}`, to what the process has started on
     other hosts: `srun` kills all of that at a SIGTERM. None: there is nothing of the kind."""
+    listens: bool = False
+    """Whether the names of signals go to its standard input: of ssh, to a launcher elsewhere."""
 
 
 class Process:
@@ -48,10 +52,11 @@ class Process:
     def __init__(self, spec: Spec, events: Events):
         self._spec, self._events = spec, events
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._told: Exit | None = None
         # -I -S: the guard starts in 10 ms and sees no user site; the command it becomes does.
         self._popen = subprocess.Popen(
             [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), *spec.command],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if spec.listens else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
@@ -67,8 +72,12 @@ class Process:
 
     def signal(self, number: signal.Signals) -> None:
         """Sends it a signal."""
-        if self._spec.signaller:
-            name = signal.Signals(number).name.removeprefix("SIG")
+        name = signal.Signals(number).name.removeprefix("SIG")
+        if self._spec.listens:
+            assert self._popen.stdin is not None
+            with contextlib.suppress(OSError):  # it is gone
+                os.write(self._popen.stdin.fileno(), f"{name}\n".encode())
+        elif self._spec.signaller:
             command = [word.replace("{signal}", name) for word in self._spec.signaller]
             subprocess.run(command, stdin=subprocess.DEVNULL, check=False)
         else:
@@ -78,7 +87,19 @@ class Process:
         """Ends the process and all that it started, at once."""
         if self._spec.signaller and self._popen.poll() is None:
             self._popen.terminate()  # `srun` kills all that it started, and then ends
+        elif self._spec.listens and self._popen.poll() is None:
+            self.signal(signal.SIGKILL)
+            threading.Thread(target=self._give_up_on, daemon=True).start()
+        else:
+            self._kill()
+
+    def _give_up_on(self) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._popen.wait(FAR_S)
             return
+        self._kill()
+
+    def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._popen.pid, signal.SIGKILL)
 
@@ -87,20 +108,26 @@ class Process:
         ended = time.monotonic()
         self.kill()  # what it left running would hold its output open
         self._reader.join(_DRAIN_S)
-        self._events.put(Exit(ended, self._spec.index, status, tuple(self._tail)))
+        far = self._spec.listens or self._spec.index == exits.OF_ALL
+        lost = far and status not in (exits.DONE, exits.USAGE, exits.ENVIRONMENT)
+        tail = tuple(self._tail)
+        self._events.put(self._told or Exit(ended, self._spec.index, status, tail, lost=lost))
 
     def _read(self) -> None:
         assert self._popen.stdout is not None
-        prefix = f"[{self._spec.index}] ".encode() if self._spec.index > 0 else b""
+        whose = "" if self._spec.listens or self._spec.index <= 0 else f"[{self._spec.index}] "
         with contextlib.closing(Log(self._spec.log)) as log, self._popen.stdout as output:
             log.write(f"--- {time.strftime('%F %T')} {self._spec.command}\n".encode())
             while line := output.readline(_LINE_BYTES):
                 exit_ = exits.told(line)
+                if exit_ is not None and exit_.index == self._spec.index:
+                    self._told = exit_  # its end follows
+                    continue
                 if exit_ is not None:
                     self._events.put(exit_)
                     continue
                 log.write(line)
-                show(sys.stdout, prefix + line)
+                show(sys.stdout, whose.encode() + line)
                 self._tail.append(line.decode(errors="replace").rstrip())
 
 

@@ -14,10 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jaxlm import storage
-from launch import arguments, exits, progress, ray_node, sbatch
-from launch.job import Job, logs_of, plan, run
+from launch import arguments, exits, foreground, progress, ray_node, sbatch
+from launch.job import Job, logs_of, plan
 from launch.place import Place
-from launch.process import say
 
 _EPILOG = """\
 All other arguments, or those after --, go to `data_tools build` as they are: --config.a.b=VALUE ...
@@ -101,21 +100,15 @@ def _run_at(args: argparse.Namespace, rest: Sequence[str]) -> int:
     if args.dry_run:
         print(shlex.join(plan(job, 0)[0].command))
         return exits.DONE
-    try:
-        return run(job)
-    except OSError as e:
-        say(f"{e.filename or args.workdir}: {e.strerror}; choose a --workdir that can be written")
-        return exits.ENVIRONMENT
+    return foreground.run(job)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m launch ray",
-        usage="%(prog)s (--address=HOST:PORT | --nodes=N) --config=RECIPE --workdir=DIR ...",
-        description=__doc__,
+    parser = arguments.Parser(
+        "ray",
+        usage="(--address=HOST:PORT | --nodes=N) --config=RECIPE --workdir=DIR ...",
+        description=__doc__ or "",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("--config", required=True, metavar="FILE", help="recipe, .py or .json")

@@ -4,7 +4,6 @@ On the first node Ray's head and the build, beside each other; on the others Ray
 long as the head answers. A worker that dies is started again, and the build goes on meanwhile.
 """
 
-import argparse
 import importlib.util
 import math
 import os
@@ -16,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from launch import exits, place
+from launch import arguments, exits, place
 from launch.exits import OF_ALL, Exit
 from launch.job import next_event, stop_signals_to
 from launch.place import Place
@@ -44,7 +43,7 @@ RAY = (
 
 def main(argv: Sequence[str]) -> int:
     """`python -m launch ray node`: in a task of Slurm, one a node; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m launch ray node", allow_abbrev=False)
+    parser = arguments.Parser("ray node")
     parser.add_argument("--workdir", required=True)
     parser.add_argument("--logs", type=Path, required=True)
     cut = argv.index("--")

@@ -9,13 +9,13 @@ import argparse
 import functools
 import os
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from launch import arguments, exits
+from launch.foreground import add_lines, show_log
 from launch.job import Job, logs_of, run
 from launch.process import say
 from launch.tool import Refused, Tool
@@ -115,8 +115,7 @@ def submit(planned: Plan, batch: Batch) -> str:
 
 def run_here(kind: Kind, argv: Sequence[str]) -> int:
     """In the batch script: runs the job on all nodes; returns the exit code."""
-    name = f"python -m launch {kind.launcher} run"
-    parser = argparse.ArgumentParser(prog=name, allow_abbrev=False)
+    parser = arguments.Parser(f"{kind.launcher} run")
     parser.add_argument("--workdir", required=True)
     parser.add_argument("--logs", type=Path, required=True)
     parser.add_argument("--max-restarts", type=arguments.whole(0), required=True)
@@ -124,7 +123,7 @@ def run_here(kind: Kind, argv: Sequence[str]) -> int:
     args, rest = parser.parse_args(argv[:cut]), argv[cut + 1 :]
     number = os.environ.get("SLURM_JOB_ID")
     if number is None:
-        raise ValueError(f"{name}: is for the script that `sbatch` takes")
+        raise ValueError(f"{parser.prog}: is for the script that `sbatch` takes")
     # One task has all CPUs of its node: no binding; --wait=0: the launcher ends the others.
     srun = ("srun", "--cpu-bind=none", "--mpi=none", "--kill-on-bad-exit=0", "--wait=0")
     host = (sys.executable, "-m", "launch", *kind.on_node)
@@ -156,11 +155,7 @@ def _status(kind: Kind, name: str, args: argparse.Namespace) -> int:
 
 
 def _logs(kind: Kind, name: str, args: argparse.Namespace) -> int:
-    path = (args.logs or logs_of(args.workdir)) / LOG
-    if not path.exists():
-        raise ValueError(f"{path}: is not there; has the job started, was it given other --logs?")
-    follow = ("--follow=name",) if args.follow else ()
-    return subprocess.run(("tail", f"--lines={args.lines}", *follow, path), check=False).returncode
+    return show_log((args.logs or logs_of(args.workdir)) / LOG, args)
 
 
 def _stop(kind: Kind, name: str, args: argparse.Namespace) -> int:
@@ -201,13 +196,10 @@ def actions(kind: Kind) -> dict[str, Callable[[Sequence[str]], int]]:
 
 
 def _look_at(kind: Kind, action: str, argv: Sequence[str]) -> int:
-    name = f"python -m launch {kind.launcher} {action}"
-    parser = argparse.ArgumentParser(prog=name, allow_abbrev=False)
+    parser = arguments.Parser(f"{kind.launcher} {action}")
     add_place(parser)
     if action == "logs":
-        lines = arguments.whole(0)
-        parser.add_argument("--lines", type=lines, default=200, metavar="N", help="the last N")
-        parser.add_argument("--follow", action="store_true", help="and those to come")
+        add_lines(parser)
     args = parser.parse_args(argv)
     arguments.check_urls(parser, [args.workdir])
     return ACTIONS[action](kind, args.name or arguments.name_of(args.workdir), args)

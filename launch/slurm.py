@@ -7,11 +7,10 @@ back into the queue.
 """
 
 import argparse
-import subprocess
-import sys
 from collections.abc import Sequence
 
 from launch import arguments, sbatch
+from launch.foreground import show_status
 from launch.job import Job
 
 _EPILOG = """\
@@ -28,17 +27,12 @@ exit code: 0 submitted, 2 wrong usage, 78 Slurm refuses
 """
 
 
-def _show(workdir: str) -> int:
-    command = (sys.executable, "-m", "jaxlm", "status", f"--workdir={workdir}")
-    return subprocess.run(command, check=False).returncode
-
-
 KIND = sbatch.Kind(
     launcher="slurm",
     on_node=("host", "--place=slurm", "--tell"),
     notice="USR1",
     notice_s=120,
-    show=_show,
+    show=show_status,
     what=Job.what,
     peer_grace_s=Job.peer_grace_s,
     ended="every process saves and ends",
@@ -63,13 +57,11 @@ def _submit(argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m launch slurm",
-        usage="%(prog)s --nodes=N --gpus-per-node=G --config=FILE --workdir=DIR ...",
-        description=__doc__,
+    parser = arguments.Parser(
+        "slurm",
+        usage="--nodes=N --gpus-per-node=G --config=FILE --workdir=DIR ...",
+        description=__doc__ or "",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add, number = parser.add_argument, arguments.whole
     add("--config", required=True, metavar="FILE", help=".py, .py:TARGET or .json")

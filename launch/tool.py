@@ -27,8 +27,11 @@ class Tool:
     noise: str = "(?!)"
     """Pattern of lines that say nothing, as a log's."""
 
-    def call(self, command: Sequence[str], stdin: str = "", wait_s: float = WAIT_S) -> str:
-        """What it prints; `Refused` if it fails."""
+    def call(
+        self, command: Sequence[str], stdin: str = "", wait_s: float = WAIT_S, name: str = ""
+    ) -> str:
+        """What it prints; `Refused` if it fails: `name`, or else the command without its flags."""
+        name = name or shlex.join(word for word in command if not word.startswith("-"))
         try:
             done = subprocess.run(
                 command, input=stdin, capture_output=True, text=True, timeout=wait_s, check=False
@@ -36,9 +39,9 @@ class Tool:
         except FileNotFoundError:
             raise self._missing(command[0]) from None
         except subprocess.TimeoutExpired:
-            raise Refused(f"{shown(command)}: no answer within {wait_s:.0f} s") from None
+            raise Refused(f"{name}: no answer within {wait_s:.0f} s") from None
         if done.returncode:
-            raise Refused(f"{shown(command)}: {self.explained(done.stderr, done.returncode)}")
+            raise Refused(f"{name}: {self.explained(done.stderr, done.returncode)}")
         return done.stdout
 
     def read(self, command: Sequence[str]) -> Any:
@@ -47,7 +50,7 @@ class Tool:
         try:
             return json.loads(text) if text.strip() else None
         except ValueError:
-            raise Refused(f"{shown(command)}: prints no JSON: {text.strip()[:100]!r}") from None
+            raise Refused(f"{command[0]}: prints no JSON: {text.strip()[:100]!r}") from None
 
     def show(self, command: Sequence[str]) -> int:
         """Runs it for as long as it takes, with our output and our Ctrl-C; its exit code."""
@@ -69,8 +72,3 @@ class Tool:
 
     def _missing(self, name: str) -> Refused:
         return Refused(f"{name}: is not installed; {self.missing}")
-
-
-def shown(command: Sequence[str]) -> str:
-    """Without its flags."""
-    return shlex.join(word for word in command if not word.startswith("-"))

@@ -1,6 +1,6 @@
-"""Flags of kubectl and gcloud, as their own help lists them, and what is wrong with a command line.
+"""Flags of kubectl, gcloud and docker, as their own help lists them, and what is wrong with a line.
 
-python -m tests.launch.flags     # with both installed: writes tests/launch/recorded/*.json anew
+python -m tests.launch.flags     # with all installed: writes tests/launch/recorded/*.json anew
 
 The commands are those that the launcher and docs/clusters.md use.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 RECORDED = Path(__file__).parent / "recorded"
 
 COMMANDS = {
+    "docker": ("build", "push"),
     "kubectl": (
         "apply",
         "annotate",
@@ -59,7 +60,7 @@ def known(tool: str) -> dict[str, list[str]]:
 
 
 def problems(line: Sequence[str]) -> Iterator[str]:
-    """Flags, of a command line of kubectl or gcloud, that are none of this command's."""
+    """Flags, of a command line of these tools, that are none of this command's."""
     tool, *words = line
     flags = known(tool)
     named = [w for w in words if not w.startswith("-")]
@@ -100,5 +101,6 @@ def _record(tool: str, version: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
+    _record("docker", ["docker", "--version"])
     _record("kubectl", ["kubectl", "version", "--client"])
     _record("gcloud", ["gcloud", "--version"])

@@ -1,12 +1,13 @@
 """docs/clusters.md: command lines with flags that the tools have, and a table as the code's."""
 
+import importlib
 import re
 import shlex
 from pathlib import Path
 
 import pytest
 
-from launch import gke, gke_arguments
+from launch import LAUNCHERS, gke, gke_arguments
 from launch.machines import MACHINES
 from tests.launch import flags, jobsets
 
@@ -20,8 +21,8 @@ def lines(*starts: str) -> list[list[str]]:
     return [shlex.split(line, comments=True) for line in found if line.startswith(starts)]
 
 
-def test_flags_of_kubectl_and_gcloud_are_theirs():
-    found = lines("kubectl ", "gcloud ")
+def test_flags_of_kubectl_gcloud_and_docker_are_theirs():
+    found = lines("kubectl ", "gcloud ", "docker ")
     assert len(found) > 20
     wrong = [problem for line in found for problem in flags.problems(line)]
     assert wrong == []
@@ -33,6 +34,7 @@ def test_flags_of_kubectl_and_gcloud_are_theirs():
         ("gcloud container node-pools create a --tpu-topologie=4x4", "no flag --tpu-topologie"),
         ("gcloud container pools create a", "no such command is recorded"),
         ("kubectl get pods --wait", "kubectl get: no flag --wait"),
+        ("docker build --dockerfile=a .", "docker build: no flag --dockerfile"),
     ],
 )
 def test_a_wrong_flag_would_be_seen(line, problem):
@@ -48,6 +50,33 @@ def test_command_lines_of_the_launcher_are_taken(capsys):
     for action, *rest in found:
         if action in gke.ACTIONS:
             gke_arguments.read_look(action, rest)
+
+
+@pytest.mark.parametrize("name", ["local", "ssh", "slurm"])
+def test_command_lines_of_the_others_are_taken(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("hosts.txt").write_text("node1\nnode2\n")
+    found = [line[4:] for line in lines(f"python -m launch {name}")]
+    submitted = [line for line in found if line[0] not in ("status", "logs", "stop")]
+    assert submitted
+    for line in submitted:
+        assert LAUNCHERS[name]([*line, "--dry-run"]) == 0, line
+    for line in found:  # there is nothing yet
+        if line not in submitted and name != "slurm":
+            assert LAUNCHERS[name](line) in (0, 2), line
+
+
+def test_targets_of_config_files_are_theirs():
+    root = Path(__file__).parents[2]
+    pages = [root / "README.md", *(root / "docs").glob("*.md")]
+    found = {
+        name
+        for page in pages
+        for name in re.findall(r"configs/(\w+)\.py:([\w-]+:\w+)", page.read_text(encoding="utf-8"))
+    }
+    assert len(found) > 1
+    for file, target in found:
+        assert target in importlib.import_module(f"configs.{file}").TARGETS, (file, target)
 
 
 def test_the_table_of_accelerators_is_the_one_of_the_code():

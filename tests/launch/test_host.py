@@ -49,10 +49,10 @@ def test_the_place_by_flags(capsys):
         (["--workdir=gs://user:secret@bucket/x"], "gs://...: was given with a user"),
     ],
 )
-def test_what_cannot_be_is_told_in_a_line(argv, said, capsys):
+def test_what_cannot_be_is_told_in_a_line(argv, said, capfd):
     with pytest.raises(SystemExit) as e:
         main([*TRAIN, *argv])
-    assert e.value.code == 2 and said in capsys.readouterr().err
+    assert e.value.code == 2 and said in capfd.readouterr().err
 
 
 def test_the_place_of_a_pod():

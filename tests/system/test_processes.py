@@ -40,21 +40,43 @@ def test_two_processes_are_as_good_as_one(tmp_path, config, two):
     runs.assert_close(runs.state(tmp_path), runs.state(two), atol=1e-6)
 
 
-def test_one_of_two_killed(tmp_path, config, two):
+SHORT = ("train.end=40 steps", "checkpoint.every=10 steps")
+
+
+@pytest.fixture(scope="module")
+def four(config, tmp_path_factory) -> Path:
+    """Work directory of an uninterrupted `SHORT` run of four processes."""
+    workdir = tmp_path_factory.mktemp("four") / "run"
+    command = runs.launch(config, workdir, *SHORT, processes=4)
+    code, output = runs.finish(command, workdir.with_suffix(".log"))
+    assert code == 0, output
+    return workdir
+
+
+@pytest.mark.parametrize(
+    ("processes", "overrides", "whole"), [(2, (), "two"), (4, SHORT, "four")], ids=["2", "4"]
+)
+def test_one_killed(tmp_path, config, processes, overrides, whole, request):
     log = tmp_path / "log"
-    with runs.running(runs.launch(config, tmp_path, runs.SLOWLY), log) as launcher:
+    command = runs.launch(config, tmp_path, runs.SLOWLY, *overrides, processes=processes)
+    with runs.running(command, log) as launcher:
         runs.wait_until(lambda: len(runs.committed(tmp_path)) >= 2, launcher)
         pids = runs.processes(launcher)
-        os.kill(pids[1], signal.SIGKILL)
-        until(lambda: is_gone(pids[0]), AT_ONCE_S)
+        assert sorted(pids) == list(range(processes))
+        os.kill(pids.pop(1), signal.SIGKILL)
+        for pid in pids.values():
+            until(lambda pid=pid: is_gone(pid), AT_ONCE_S)
         assert launcher.wait(runs.PATIENCE_S) == 0
     said = re.findall(r"^launch: .*", log.read_text(), re.M)
     assert said[0].startswith("launch: process 1 was killed by SIGKILL")
     assert sum("starting again in" in line for line in said) == 1
     first, second = workdirs.history(tmp_path)
     assert first.step == 0
-    assert second.step >= 2 * runs.SAVE_EVERY
-    runs.assert_same(runs.state(tmp_path), runs.state(two))
+    assert second.step in runs.committed(tmp_path)[1:]
+    states = [
+        runs.state(w, runs.committed(w)[-1]) for w in (tmp_path, request.getfixturevalue(whole))
+    ]
+    runs.assert_same(*states)
 
 
 LOST = (
