@@ -207,6 +207,7 @@ def _listen(events: Events) -> None:
 @contextlib.contextmanager
 def stop_signals_to(events: Events) -> Iterator[None]:
     """Inside, what asks this process to end becomes an event; of the main thread."""
+
     # SimpleQueue.put is re-entrant, so a handler may call it while the queue is being read.
     def handle(number: int, _frame: object) -> None:
         events.put(signal.Signals(number))

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -43,13 +42,14 @@ def of_build(workdir: str) -> int | None:
 
 
 def partitions(workdir: str) -> dict[str, int]:
-    """Stage of a data build -> its committed partitions, by their directories' names alone."""
-    roots = [*sorted(Path(workdir).glob("stages/*")), *Path(workdir).glob("shards")]
-    counts = {}
-    for root in roots:
-        with contextlib.suppress(OSError):  # removed meanwhile
-            counts[root.name] = sum(not name.endswith(".tmp") for name in os.listdir(root))
-    return counts
+    """Stage of a data build -> its committed partitions, by their directories' names alone; what
+    was changed last comes last."""
+    counts = []
+    for root in (*Path(workdir).glob("stages/*"), Path(workdir, "shards")):
+        with contextlib.suppress(OSError):  # not there, or no longer
+            count = sum(path.suffix != ".tmp" for path in root.iterdir())
+            counts.append((root.stat().st_mtime, root.name, count))
+    return {name: count for _, name, count in sorted(counts) if count}
 
 
 POSITIONS: dict[str, Callable[[str], int | None]] = {"build": of_build, "run": of_run}

@@ -9,7 +9,6 @@ import argparse
 import os
 import secrets
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -80,9 +79,10 @@ def _start(argv: Sequence[str]) -> int:
     if args.address is None:
         batch = sbatch.batch(KIND, args, (f"--config={args.config}", *rest))
         return sbatch.submit_or_show(KIND, batch, args)
-    for name in _OF_SLURM:
-        if getattr(args, name) != parser.get_default(name):
-            parser.error(f"--{name.replace('_', '-')} is for a job of Slurm; remove it or --address")
+    given = [name for name in _OF_SLURM if getattr(args, name) != parser.get_default(name)]
+    if given:
+        flag = given[0].replace("_", "-")
+        parser.error(f"--{flag} is for a job of Slurm; remove it or --address")
     return _run_at(args, rest)
 
 
@@ -112,7 +112,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--config", required=True, metavar="FILE", help="recipe, .py or .json")
-    add("--address", metavar="HOST:PORT", help="of a cluster that is there, or auto: this machine's")
+    there = "of a cluster that is there, or auto: this machine's"
+    add("--address", metavar="HOST:PORT", help=there)
     sbatch.add_place(parser)
     sbatch.add_batch(parser, KIND)
     return parser

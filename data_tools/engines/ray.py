@@ -90,7 +90,8 @@ def _knock(address: str, give_up_at: float) -> None:
     host, _, port = address.rpartition(":")
     while port.isdecimal():
         try:
-            return socket.create_connection((host, int(port)), timeout=10).close()
+            socket.create_connection((host, int(port)), timeout=10).close()
+            return
         except OSError:
             if time.monotonic() >= give_up_at:
                 raise
