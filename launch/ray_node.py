@@ -108,6 +108,8 @@ def lead(build: Spec, head: Spec) -> Exit:
                 kill_at = time.monotonic() + _END_S
                 for process in running.values():
                     process.terminate()
+    if ended[0].index == _HEAD and not stopped:
+        say(f"Ray's head has ended, and the build with it; its log is {head.log}")
     return _meaning(ended, stopped)
 
 
@@ -118,9 +120,6 @@ def _meaning(ended: Sequence[Exit], stopped: bool) -> Exit:
     if stopped:
         return replace(of_build, status=exits.RESTART, stopped=True)
     if ended[0].index == _HEAD:
-        say("Ray's head has ended, and the build with it; what Ray said last:")
-        for line in ended[0].tail:
-            say(f"  | {line}")
         return replace(of_build, status=exits.RESTART)
     return of_build
 
