@@ -127,8 +127,8 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
 
 DRIVER = """
 import sys
-from launch import job, tpu_vm
-job._LONGEST_DELAY_S, job._position = 0.05, lambda workdir: -1
+from launch import job, progress, tpu_vm
+job._LONGEST_DELAY_S, progress.POSITIONS["run"] = 0.05, lambda workdir: -1
 sys.exit(tpu_vm.main(sys.argv[1:]))
 """
 """Without waits, and without asking a bucket how far the run is."""

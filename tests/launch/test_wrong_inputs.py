@@ -20,6 +20,7 @@ SLURM = ("slurm", CONFIG, "--workdir=x")
 SSH = ("ssh", CONFIG, "--workdir=x")
 TPU_VM = ("tpu-vm", CONFIG, IMAGE, "--workdir=gs://b/x")
 VM = ("tpu-vm", CONFIG, IMAGE, "--workdir=gs://b/x", "--zone=us-east5-b")
+RAY = ("ray", "--config=configs/data/demo.py", "--workdir=x")
 HOST = ("host", CONFIG, "--workdir=x")
 
 WRONG: list[tuple[tuple[str, ...], int, str]] = [
@@ -75,6 +76,11 @@ WRONG: list[tuple[tuple[str, ...], int, str]] = [
     ((*VM, "--accelerator=v6e:4x4", "--spot", "--reserved"), 2, "not allowed with argument --spot"),
     ((*VM, "--accelerator=v6e:4x4"), 78, "gcloud: is not installed"),
     (("tpu-vm", "stop", "--zone=us-east5-b", "--workdir=gs://b/x"), 78, "gcloud: is not installed"),
+    # ray
+    ((*RAY, "--engine=local"), 2, "--engine: the launcher sets it; remove it"),
+    ((*RAY, "--address=a:1", "--sbatch=-pgpu"), 2, "--sbatch is for a job of Slurm; remove it or"),
+    ((*RAY, "--workdir=gs://b/x"), 2, "a build needs a directory that all nodes share"),
+    (RAY, 78, "squeue: is not installed; run this where jobs are submitted"),
     (("gke", "logs"), 2, "one of the arguments --workdir --name is required"),
     # tpu-vm
     ((*TPU_VM, "--accelerator=v6e:4x4"), 2, "the following arguments are required: --zone"),
