@@ -111,14 +111,18 @@ def test_a_lock_that_cannot_be_read(tmp_path, action, capfd):
 def test_asked_twice_to_stop_it_still_saves(tmp_path, launcher):
     """A second signal, some time after the first, would kill."""
     launcher.send_signal(signal.SIGSTOP)  # as long as it takes to save
-    command = [sys.executable, "-m", "launch", "local", "stop", f"--workdir={tmp_path}"]
-    how = {"stderr": subprocess.PIPE, "text": True, "cwd": Path(__file__).parents[2]}
-    with subprocess.Popen(command, **how) as first:
+    root = Path(__file__).parents[2]
+
+    def stop() -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "launch", "local", "stop", f"--workdir={tmp_path}"]
+        return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=root)
+
+    with stop() as first:
         until_text(tmp_path / "logs" / foreground.LOCK, "\nasked to stop\n")
         first.send_signal(signal.SIGINT)
         assert "Traceback" not in first.communicate(timeout=20)[1]
         assert first.returncode == 130
-    with subprocess.Popen(command, **how) as second:
+    with stop() as second:
         assert second.stderr is not None and "Ctrl-C only ends" in second.stderr.readline()
         launcher.send_signal(signal.SIGCONT)
         assert second.wait(20) == 0
