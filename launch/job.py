@@ -6,7 +6,6 @@ hosts say how theirs have ended, in a line of their output (`exits.Exit.line`).
 
 import contextlib
 import enum
-import json
 import math
 import queue
 import shlex
@@ -22,7 +21,7 @@ from io import FileIO
 from pathlib import Path
 
 from jaxlm import storage
-from launch import exits
+from launch import exits, progress
 from launch.exits import OF_ALL, Exit
 from launch.place import Place
 from launch.process import Events, Process, Spec, say, show
@@ -39,8 +38,6 @@ _WAKE_S = 1.0
 """A signal to a stopped launcher may come to another of its threads once it goes on, which wakes
 the main one not; that calls the handlers."""
 _LONGEST_DELAY_S = 60.0
-_STATUS_S = 60.0
-"""That a store may take to say how far a run has come."""
 
 
 type Pause = Callable[[float], bool]
@@ -89,6 +86,8 @@ class Job:
     """That it may take to end this process."""
     max_restarts: int = 3
     """Restarts without progress before giving up."""
+    what: str = "run"
+    """Of `progress.POSITIONS`: what its work directory has, which says how far it has come."""
     peer_grace_s: float = 10.0
     """Once a process has ended as it meant to, how long the others may take to do the same: not
     long, since JAX lets none end in good order before all do."""
@@ -123,12 +122,12 @@ def run(job: Job) -> int:
     job.logs.mkdir(parents=True, exist_ok=True)
     events: Events = queue.SimpleQueue()
     best, stalled = None, 0
-    with _stop_signals_to(events):
+    with stop_signals_to(events):
         if job.listens:
             threading.Thread(target=_listen, args=(events,), daemon=True).start()
 
         def pause(seconds: float) -> bool:
-            return _next_event(events, time.monotonic() + seconds) is not None
+            return next_event(events, time.monotonic() + seconds) is not None
 
         while True:
             ready = Ready.AS_BEFORE if job.before is None else job.before(pause)
@@ -137,7 +136,7 @@ def run(job: Job) -> int:
             if ready is Ready.ANEW:
                 stalled = 0  # what ended the last attempt was not its own
             if best is None:
-                began = _position(job.workdir)
+                began = progress.POSITIONS[job.what](job.workdir)
                 best = -1 if began is None else began
             ended, stopped = _attempt(job, events)
             cause = exits.cause(ended)
@@ -152,7 +151,7 @@ def run(job: Job) -> int:
             _report(cause, ended, job)
             if cause.code != exits.RESTART or stopped or job.once:
                 return cause.code
-            position = _position(job.workdir)
+            position = progress.POSITIONS[job.what](job.workdir)
             if position is not None and position > best:
                 best, stalled = position, 0
             if position is not None and stalled == job.max_restarts:
@@ -185,7 +184,7 @@ def _attempt(job: Job, events: Events) -> tuple[list[Exit], bool]:
         for spec in plan(job, free_port()):
             running[spec.index] = Process(spec, events)
         while running:
-            event = _next_event(events, kill_at)
+            event = next_event(events, kill_at)
             if isinstance(event, Exit):
                 running.pop(event.index, None)  # of another host's process none runs here
                 ended.append(event)
@@ -214,7 +213,7 @@ def _each(running: Mapping[int, Process], do: Callable[[Process], None]) -> None
         do(process)
 
 
-def _next_event(events: Events, deadline: float) -> Exit | signal.Signals | None:
+def next_event(events: Events, deadline: float) -> Exit | signal.Signals | None:
     """The next event; None once the monotonic clock is past `deadline`."""
     while True:
         left = deadline - time.monotonic()
@@ -240,7 +239,9 @@ def _listen(events: Events) -> None:
 
 
 @contextlib.contextmanager
-def _stop_signals_to(events: Events) -> Iterator[None]:
+def stop_signals_to(events: Events) -> Iterator[None]:
+    """Inside, what asks this process to end becomes an event; of the main thread."""
+
     # SimpleQueue.put is re-entrant, so a handler may call it while the queue is being read.
     def handle(number: int, _frame: object) -> None:
         events.put(signal.Signals(number))
@@ -272,28 +273,6 @@ def logs_of(workdir: str) -> Path:
     """Where the output goes if nobody says where."""
     name = workdir.rstrip("/").rpartition("/")[2]
     return (Path("runs", name) if storage.is_url(workdir) else Path(workdir)) / "logs"
-
-
-def _position(workdir: str) -> int | None:
-    """How far the run has come, by its `status.json`, -1 if it says nothing; None: not known."""
-    try:
-        text = _status(workdir)
-        return None if text is None else int(json.loads(text)["position"])
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        return -1
-
-
-def _status(workdir: str) -> str | None:
-    if not storage.is_url(workdir):
-        return Path(workdir, "status.json").read_text(encoding="utf-8")
-    command = (sys.executable, "-m", "jaxlm", "status", "--json", f"--workdir={workdir}")
-    try:
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, text=True, timeout=_STATUS_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return None
-    return None if done.returncode in (exits.RESTART, exits.ENVIRONMENT) else done.stdout
 
 
 def _at(position: int) -> str:

@@ -23,10 +23,10 @@ def local(workers: int, memory_bytes: int = 0) -> Engine:
     return InProcess() if workers == 1 and not memory_bytes else WorkerPool(workers, memory_bytes)
 
 
-def cluster(address: str, workdir: Path, memory_bytes: int = 0) -> Engine:
+def cluster(address: str, workdir: Path, memory_bytes: int = 0, nodes: int = 0) -> Engine:
     """The engine of a Ray cluster, see `ray.RayCluster`; `EnvironmentProblem` without Ray."""
     if importlib.util.find_spec("ray") is None:
         raise EnvironmentProblem("--engine=ray: Ray is not installed; pip install 'jaxlm[ray]'")
     from data_tools.engines.ray import RayCluster  # heavy, and an optional dependency
 
-    return RayCluster(address, workdir, memory_bytes)
+    return RayCluster(address, workdir, memory_bytes, nodes)

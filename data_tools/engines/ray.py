@@ -7,6 +7,7 @@ retries are ours, so that a task is named whose node or process died.
 import logging
 import os
 import socket
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,21 +23,26 @@ from jaxlm.errors import EnvironmentProblem
 
 IN_FLIGHT = 1_000
 """Attempts that Ray holds, running or waiting for a CPU: more would only make it slower."""
+PATIENCE_S = 600.0
+"""That a cluster may take to start, if it is known of how many nodes."""
+_POLL_S = 0.5
 
 
 class RayCluster:
     """Runs tasks on the nodes of a cluster, as many at once as it has CPUs."""
 
-    def __init__(self, address: str, workdir: Path, memory_bytes: int = 0):
+    def __init__(self, address: str, workdir: Path, memory_bytes: int = 0, nodes: int = 0):
         """`address`: as of `ray.init`; "auto": the cluster of this machine, "local": a new one.
+        `nodes`: that are waited for; 0: it is there already, as it is.
 
         Raises `EnvironmentProblem` without a cluster there, or when a node does not see `workdir`.
         """
+        give_up_at = time.monotonic() + (PATIENCE_S if nodes else 0)
         self._memory_bytes = memory_bytes
         if address == "local":
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would report to its makers
         try:
-            _knock(address)
+            _knock(address, give_up_at)
             environment = {"env_vars": LIMITED} if memory_bytes else None
             ray.init(
                 address,
@@ -51,6 +57,7 @@ class RayCluster:
             ) from e
         self._execute = ray.remote(num_cpus=1, max_retries=0)(execute)
         try:
+            _gather(nodes, give_up_at)
             _check_shared(workdir)
         except BaseException:
             self.close()
@@ -78,18 +85,39 @@ class RayCluster:
         ray.shutdown()
 
 
-def _knock(address: str) -> None:
+def _knock(address: str, give_up_at: float) -> None:
     """Ray itself waits for minutes where nobody answers."""
     host, _, port = address.rpartition(":")
-    if port.isdecimal():
-        socket.create_connection((host, int(port)), timeout=10).close()
+    while port.isdecimal():
+        try:
+            socket.create_connection((host, int(port)), timeout=10).close()
+            return
+        except OSError:
+            if time.monotonic() >= give_up_at:
+                raise
+            time.sleep(_POLL_S)
+
+
+def _alive() -> dict[str, str]:
+    """Node -> its address."""
+    return {n["NodeID"]: n["NodeManagerAddress"] for n in ray.nodes() if n["Alive"]}
+
+
+def _gather(nodes: int, give_up_at: float) -> None:
+    while len(there := _alive()) < nodes:
+        if time.monotonic() >= give_up_at:
+            raise EnvironmentProblem(
+                f"--ray-nodes={nodes}: {len(there)} have joined within {PATIENCE_S:.0f} s, "
+                f"{', '.join(sorted(there.values()))}; see what Ray says on the others"
+            )
+        time.sleep(_POLL_S)
 
 
 def _check_shared(workdir: Path) -> None:
     """Every node must be able to read what this process writes into the work directory."""
     probe = workdir / f".shared-{uuid.uuid4().hex}"
     sees = ray.remote(num_cpus=0, max_retries=0)(Path.exists)
-    nodes = {n["NodeID"]: n["NodeManagerAddress"] for n in ray.nodes() if n["Alive"]}
+    nodes = _alive()
     probe.touch()
     try:
         answers = {

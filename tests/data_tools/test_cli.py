@@ -76,6 +76,8 @@ def test_wrong_usage(workdir, capsys):
     assert "config.worker_memory_bytes=-1: must be at least 0" in message
     message = refused(capsys, "build", *options, "--ray-address=10.0.0.1:6379")
     assert "--ray-address=10.0.0.1:6379 needs --engine=ray" in message
+    message = refused(capsys, "build", *options, "--ray-nodes=2")
+    assert "--ray-nodes=2 needs --engine=ray" in message
     message = refused(capsys, "tokenizer", "evaluate", options[1], "--sample-bytes=0")
     assert "--sample-bytes=0 must be at least 1" in message
     message = refused(capsys, "build", "--config=none.py", options[1])

@@ -126,3 +126,19 @@ def test_interrupted_by_the_keyboard(tmp_path, whole):
     assert "Traceback" not in output
     finish(tmp_path)
     same(tmp_path, whole)
+
+
+def test_told_to_end(tmp_path, whole):
+    """By who does not mean the workers, as Slurm or a launcher."""
+    prepare(tmp_path)
+    build = start(tmp_path)
+    wait_for(lambda: committed(tmp_path, "stages/clean") >= 1)
+    workers = children(build.pid)
+    build.terminate()
+    output, _ = build.communicate(timeout=120)
+    assert build.returncode == 75
+    assert "told to end; the same command goes on from here" in output
+    assert "Traceback" not in output
+    wait_for(lambda: not any(Path(f"/proc/{w}").exists() for w in workers))
+    finish(tmp_path)
+    same(tmp_path, whole)

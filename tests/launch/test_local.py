@@ -175,7 +175,7 @@ def test_gives_up_without_progress(tmp_path, capfd, status):
 def test_delays_double_up_to_a_limit(tmp_path, capfd, monkeypatch):
     monkeypatch.setattr(jobs, "_LONGEST_DELAY_S", 4.0)
     waits = []
-    monkeypatch.setattr(jobs, "_next_event", wait_without_waiting(waits))
+    monkeypatch.setattr(jobs, "next_event", wait_without_waiting(waits))
     assert run(job(tmp_path, "sys.exit(75)", processes=1, max_restarts=4)) == 75
     assert [round(w) for w in waits] == [1, 2, 4, 4]
 
@@ -183,12 +183,12 @@ def test_delays_double_up_to_a_limit(tmp_path, capfd, monkeypatch):
 def test_no_number_of_restarts_is_too_large(tmp_path, monkeypatch):
     ends = [Exit(0.0, 0, 75, ())], False
     monkeypatch.setattr(jobs, "_attempt", lambda *_: ends)
-    monkeypatch.setattr(jobs, "_next_event", wait_without_waiting([]))
+    monkeypatch.setattr(jobs, "next_event", wait_without_waiting([]))
     assert run(job(tmp_path, "", processes=1, max_restarts=1100)) == 75
 
 
 def wait_without_waiting(waits: list[float]):
-    real = jobs._next_event
+    real = jobs.next_event
 
     def next_event(events, deadline):
         if deadline > time.monotonic() + 100:
@@ -361,8 +361,8 @@ def test_dry_run_prints_the_commands_and_makes_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "launch: '' is not a launcher; use one of: gke, host, local, slurm"),
-        (["slum"], "launch: 'slum' is not a launcher; use one of: gke, host, local, slurm"),
+        ([], "launch: '' is not a launcher; use one of: gke, host, local, ray, slurm"),
+        (["slum"], "launch: 'slum' is not a launcher; use one of: gke, host, local, ray, slurm"),
         (["local"], "the following arguments are required: --workdir"),
         (["local", "--workdir=w", "--processes=0"], "'0' is not a whole number from 1 up"),
         (["local", "--workdir=w", "--process=0"], "--process differs from process to process"),

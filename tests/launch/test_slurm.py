@@ -70,10 +70,10 @@ def test_a_script_survives_odd_names(tmp_path, capsys):
         (["--config.data.manifest=s3://b/x?sig=1"], "s3://...: was given with a user, a query"),
     ],
 )
-def test_wrong_usage(argv, said, capsys):
+def test_wrong_usage(argv, said, capfd):
     with pytest.raises(SystemExit) as e:
         main([*RUN, *argv])
-    assert e.value.code == exits.USAGE and said in capsys.readouterr().err
+    assert e.value.code == exits.USAGE and said in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ LONGEST = (
     "test_store_run.py",
     "test_processes.py",
     "test_slurm.py",
+    "test_ray_launch.py",
 )
 """Files of several minutes, the longest first."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 CONF = """\
 ClusterName=test
+FirstJobId={port}
 SlurmctldHost={host}(127.0.0.1)
 AuthType=auth/munge
 AuthInfo=socket={root}/munge.sock,cred_expire=5
@@ -36,7 +37,8 @@ SchedulerParameters=sched_interval=1,batch_sched_delay=1
 NodeName={host} NodeAddr=127.0.0.1 CPUs=4 RealMemory=2000
 PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP
 """
-"""A job that goes back into the queue waits for `cred_expire` and ten seconds."""
+"""A job that goes back into the queue waits for `cred_expire` and ten seconds. Jobs of two clusters
+on this machine have other numbers, from which their ports are made."""
 
 
 @contextlib.contextmanager

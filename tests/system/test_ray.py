@@ -168,6 +168,18 @@ def test_a_work_directory_that_nodes_do_not_share(nodes, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_nodes_are_waited_for(nodes, tmp_path, monkeypatch):
+    monkeypatch.setattr("data_tools.engines.ray.PATIENCE_S", 1.0)
+    engines.cluster(nodes.address, tmp_path, nodes=2).close()
+    address = nodes.list_all_nodes()[0].node_ip_address
+    with pytest.raises(EnvironmentProblem) as e:
+        engines.cluster(nodes.address, tmp_path, nodes=3)
+    assert str(e.value) == (
+        f"--ray-nodes=3: 2 have joined within 1 s, {address}, {address}; see what Ray says on the "
+        "others"
+    )
+
+
 def test_no_cluster_there(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as server:
         free = f"127.0.0.1:{server.getsockname()[1]}"

@@ -11,7 +11,7 @@ import pytest
 
 from bench import runs
 from jaxlm import workdir as workdirs
-from launch import slurm as launcher
+from launch import sbatch
 from tests.system import slurm
 
 pytestmark = [
@@ -70,7 +70,7 @@ def trains(log: Path, start: int) -> Callable[[], bool]:
 
 
 def queued(job: str) -> str:
-    return launcher.SLURM.call(("squeue", "--noheader", "--format=%T", f"--jobs={job}")).strip()
+    return sbatch.SLURM.call(("squeue", "--noheader", "--format=%T", f"--jobs={job}")).strip()
 
 
 def ends(job: str) -> bool:
@@ -82,13 +82,13 @@ def ends(job: str) -> bool:
 def test_a_job_is_requeued_when_it_is_told_to_end_and_at_its_limit(config, undisturbed, tmp_path):
     """Each time it goes on from where all processes have saved."""
     workdir = tmp_path / "run"
-    log = workdir / "logs" / launcher.LOG
+    log = workdir / "logs" / sbatch.LOG
     job = submit(config, workdir, "--sbatch=--time=1", "--notice-seconds=25")
     with pytest.raises(AssertionError, match=f"is in the queue already, job {job}; stop it first"):
         submit(config, workdir)
     until(trains(log, 1), log)
     assert f"job {job}, RUNNING" in launch("status", f"--workdir={workdir}")
-    launcher.SLURM.call(("scancel", "--signal=TERM", job))
+    sbatch.SLURM.call(("scancel", "--signal=TERM", job))
     until(lambda: ends(job), log, 400)
     text = log.read_text()
     assert "SIGTERM: saving" in text and "SIGUSR1: saving" in text, text
@@ -98,12 +98,12 @@ def test_a_job_is_requeued_when_it_is_told_to_end_and_at_its_limit(config, undis
     assert workdirs.status(workdir)["state"] == "done", text
     runs.assert_same(runs.state(workdir, STEPS), runs.state(undisturbed, STEPS))
     assert f"step    {STEPS}/{STEPS}" in launch("logs", f"--workdir={workdir}")
-    assert launcher.GONE in launch("status", f"--workdir={workdir}")
+    assert sbatch.GONE in launch("status", f"--workdir={workdir}")
 
 
 def test_a_job_that_is_stopped_is_not_requeued(config, tmp_path):
     workdir = tmp_path / "run"
-    log = workdir / "logs" / launcher.LOG
+    log = workdir / "logs" / sbatch.LOG
     job = submit(config, workdir)
     until(trains(log, 1), log)
     launch("stop", f"--workdir={workdir}")
@@ -114,7 +114,7 @@ def test_a_job_that_is_stopped_is_not_requeued(config, tmp_path):
 
 def test_a_lost_process_starts_all_again_within_the_job(config, tmp_path):
     workdir = tmp_path / "run"
-    log = workdir / "logs" / launcher.LOG
+    log = workdir / "logs" / sbatch.LOG
     job = submit(config, workdir)
     until(lambda: runs.committed(workdir), log)
     victims = [pid for pid in trainers(workdir) if "--process=1" in command_of(pid)]
@@ -132,12 +132,12 @@ def test_a_lost_process_starts_all_again_within_the_job(config, tmp_path):
 def test_what_cannot_train_ends_at_once(config, tmp_path):
     """Without a new start; the reason first."""
     workdir = tmp_path / "run"
-    log = workdir / "logs" / launcher.LOG
+    log = workdir / "logs" / sbatch.LOG
     job = submit(config, workdir, "--config.train.batch_size=3")
     until(lambda: ends(job), log)
     said = [line for line in log.read_text().splitlines() if line.startswith("launch:")]
     assert "ended with exit code 2 (wrong usage, config or data)" in said[0], log.read_text()
-    assert "ExitCode=2:0" in launcher.SLURM.call(("scontrol", "show", "job", job))
+    assert "ExitCode=2:0" in sbatch.SLURM.call(("scontrol", "show", "job", job))
 
 
 def trainers(workdir: Path) -> list[int]:
