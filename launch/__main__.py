@@ -1,9 +1,13 @@
 """`python -m launch LAUNCHER ...`."""
 
+import signal
 import sys
 
 from launch import LAUNCHERS, exits
 from launch.process import say
+
+INTERRUPTED = 128 + signal.SIGINT
+"""As shells say it."""
 
 
 def main() -> int:
@@ -11,7 +15,10 @@ def main() -> int:
     names = ", ".join(LAUNCHERS)
     name, *rest = sys.argv[1:] or [""]
     if name in LAUNCHERS:
-        return LAUNCHERS[name](rest)
+        try:
+            return LAUNCHERS[name](rest)
+        except KeyboardInterrupt:  # while nothing runs yet, or of one who only looks
+            return INTERRUPTED
     if name in ("-h", "--help"):
         print(f"usage: python -m launch LAUNCHER --help\nlaunchers: {names}")
         return exits.DONE

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from jaxlm import storage
 from launch import exits
-from launch.process import say
+from launch.process import explained, say
 from launch.tool import Refused
 
 NAME = (
@@ -151,4 +151,7 @@ def act(
         return exits.USAGE
     except Refused as e:
         say(str(e))
+        return exits.ENVIRONMENT
+    except OSError as e:
+        say(explained(e, "this launcher"))
         return exits.ENVIRONMENT

@@ -20,6 +20,9 @@ OF_ALL = -1
 
 _MARK = "\x1elaunch-exit "
 """Begins a line in which a host's launcher says how its process has ended."""
+_TAIL_CHARS = 400
+"""Of a tail's lines in that line, which is read whole up to 64 KiB: 20 lines, 6 bytes each at most,
+as of a control character."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +54,16 @@ class Exit:
     @property
     def line(self) -> bytes:
         """For the launcher of all hosts."""
-        said = [self.index, self.status, self.tail, self.stopped]
-        return f"{_MARK}{json.dumps(said)}\n".encode()
+        tail = [line[:_TAIL_CHARS] for line in self.tail]
+        said = json.dumps([self.index, self.status, tail, self.stopped], ensure_ascii=False)
+        return f"{_MARK}{said}\n".encode(errors="replace")
 
     def __str__(self) -> str:
         who = "all hosts" if self.index == OF_ALL else f"process {self.index}"
         who = f"the launcher of {who}" if self.lost or self.index == OF_ALL else who
         if self.status < 0:
-            return f"{who} was killed by {signal.Signals(-self.status).name}"
+            names = {number.value: number.name for number in signal.Signals}
+            return f"{who} was killed by {names.get(-self.status, f'signal {-self.status}')}"
         if self.lost:
             return f"{who} ended with exit code {self.status}, and has not said why"
         meaning = {
@@ -76,9 +81,15 @@ def told(line: bytes) -> Exit | None:
         return None
     try:
         index, status, tail, stopped = json.loads(line[len(_MARK) :])
-        return Exit(time.monotonic(), int(index), int(status), tuple(tail), bool(stopped))
-    except (ValueError, TypeError):  # torn
+        tail = tuple(map(str, tail))
+        return Exit(time.monotonic(), int(index), int(status), tail, bool(stopped))
+    except (ValueError, TypeError, OverflowError, RecursionError):  # torn, or another's
         return None
+
+
+def untold(line: bytes) -> bytes:
+    """A line of a program's own, which tells of no exit whatever it says."""
+    return line.replace(_MARK.encode(), b"")
 
 
 def cause(exits: Sequence[Exit]) -> Exit | None:

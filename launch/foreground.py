@@ -22,7 +22,7 @@ from typing import TextIO
 
 from launch import arguments, exits, job
 from launch.job import Job, logs_of
-from launch.process import say
+from launch.process import explained, say, show
 
 LOCK = "launcher.lock"
 _POLL_S = 0.1
@@ -34,7 +34,7 @@ def run(to_do: Job) -> int:
         with _held(to_do.logs):
             return job.run(to_do)
     except OSError as e:
-        say(f"{e.filename or to_do.workdir}: {e.strerror}; choose a --workdir that can be written")
+        say(explained(e, to_do.workdir))
         return exits.ENVIRONMENT
 
 
@@ -69,6 +69,8 @@ class _Holder:
 
     pid: int
     host: str
+    asked: bool = False
+    """Whether `stop` has asked it to end: asked again, it would kill."""
 
     def __str__(self) -> str:
         return f"a launcher, process {self.pid} on {self.host},"
@@ -77,8 +79,9 @@ class _Holder:
 def _who(file: TextIO) -> _Holder:
     file.seek(0)
     try:
-        pid, host = json.load(file)
-        return _Holder(int(pid), str(host))
+        name, *asked = file.read().splitlines() or [""]
+        pid, host = json.loads(name)
+        return _Holder(int(pid), str(host), bool(asked))
     except (ValueError, TypeError):  # it has just taken the lock
         return _Holder(0, "?")
 
@@ -97,7 +100,8 @@ def _holder(logs: Path) -> _Holder | None:
 
 def _status(args: argparse.Namespace) -> int:
     holder = _holder(args.logs)
-    print(f"{args.workdir}: {'no launcher runs' if holder is None else f'{holder} runs it'}")
+    said = f"{args.workdir}: {'no launcher runs' if holder is None else f'{holder} runs it'}\n"
+    show(sys.stdout, said.encode(errors="surrogateescape"))
     return show_status(args.workdir)
 
 
@@ -111,12 +115,22 @@ def _stop(args: argparse.Namespace) -> int:
         raise ValueError(f"{args.workdir}: no launcher runs it, by {args.logs / LOCK}")
     if holder.host != socket.gethostname():
         raise ValueError(f"{args.workdir}: {holder} runs it; stop it there")
-    os.kill(holder.pid, signal.SIGTERM)
+    if not holder.asked:
+        _ask(holder, args)
     say("every process saves and ends; Ctrl-C only ends this waiting")
     while _holder(args.logs) is not None:
         time.sleep(_POLL_S)
     say("stopped; the same command goes on from there")
     return exits.DONE
+
+
+def _ask(holder: _Holder, args: argparse.Namespace) -> None:
+    try:
+        os.kill(holder.pid, signal.SIGTERM)
+        with (args.logs / LOCK).open("a", encoding="utf-8") as file:
+            file.write("\nasked to stop\n")
+    except ProcessLookupError:  # it has just ended, or its pid is another container's
+        say(f"process {holder.pid} is not seen here; if it stays, stop it where it was started")
 
 
 _ACTIONS: Mapping[str, Callable[[argparse.Namespace], int]] = {

@@ -13,7 +13,7 @@ from pathlib import Path
 from launch import arguments, exits
 from launch.job import Job, logs_of, plan, run
 from launch.place import PLACES, Place
-from launch.process import say
+from launch.process import explained, say
 
 _EPILOG = """\
 All other arguments, or those after --, go to `jaxlm train` as they are: --config=FILE ...
@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         return run(job)
     except OSError as e:
-        say(f"{e.filename or args.workdir}: {e.strerror}; choose a --workdir that can be written")
+        say(explained(e, args.workdir))
         return exits.ENVIRONMENT
 
 

@@ -34,6 +34,9 @@ _SAME_S = 2.0
 SIGTERM and SIGHUP, or a signal to a process and then to its group."""
 _ORPHAN_S = 60.0
 """From the loss of the launcher of all hosts until a process is killed."""
+_WAKE_S = 1.0
+"""A signal to a stopped launcher may come to another of its threads once it goes on, which wakes
+the main one not; that calls the handlers."""
 _LONGEST_DELAY_S = 60.0
 
 
@@ -158,7 +161,7 @@ def run(job: Job) -> int:
             stalled += position is not None
             say(f"starting again in {delay:.0f} s, {_at(best)}")
             if pause(delay):
-                return cause.code
+                return _stopped(cause, job)
 
 
 def _stopped(cause: Exit, job: Job) -> int:
@@ -212,19 +215,23 @@ def _each(running: Mapping[int, Process], do: Callable[[Process], None]) -> None
 
 def next_event(events: Events, deadline: float) -> Exit | signal.Signals | None:
     """The next event; None once the monotonic clock is past `deadline`."""
-    wait = None if math.isinf(deadline) else max(0.0, deadline - time.monotonic())
-    try:
-        return events.get(timeout=wait)
-    except queue.Empty:
-        return None
+    while True:
+        left = deadline - time.monotonic()
+        with contextlib.suppress(queue.Empty):
+            return events.get(timeout=max(0.0, min(left, _WAKE_S)))
+        if left <= _WAKE_S:
+            return None
 
 
 def _listen(events: Events) -> None:
     """Signals by name, a line each. When who sends them is gone, the process has `_ORPHAN_S`."""
     heard: list[signal.Signals] = []
-    for line in FileIO(sys.stdin.fileno(), closefd=False):  # no buffer: its lock bars our exit
-        heard.append(signal.Signals[f"SIG{line.decode().strip()}"])
-        events.put(heard[-1])
+    # No buffer: its lock bars our exit.
+    for line in FileIO(sys.stdin.fileno(), closefd=False) if sys.stdin else ():
+        name = f"SIG{line.decode(errors='replace').strip()}"
+        if name in signal.Signals.__members__:  # else torn: the connection ends here
+            heard.append(signal.Signals[name])
+            events.put(heard[-1])
     if signal.SIGTERM not in heard:
         events.put(signal.SIGTERM)
     time.sleep(_ORPHAN_S)

@@ -1,6 +1,7 @@
 """One process on this machine: started, shown, logged, signalled; its exit becomes an event."""
 
 import contextlib
+import errno
 import os
 import queue
 import signal
@@ -53,6 +54,7 @@ class Process:
 
     def __init__(self, spec: Spec, events: Events):
         self._spec, self._events = spec, events
+        self._far = spec.listens or spec.index == exits.OF_ALL
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._told: Exit | None = None
         # -I -S: the guard starts in 10 ms and sees no user site; the command it becomes does.
@@ -117,8 +119,7 @@ class Process:
         ended = time.monotonic()
         self.kill()  # what it left running would hold its output open
         self._reader.join(_DRAIN_S)
-        far = self._spec.listens or self._spec.index == exits.OF_ALL
-        lost = far and status not in (exits.DONE, exits.USAGE, exits.ENVIRONMENT)
+        lost = self._far and status not in (exits.DONE, exits.USAGE, exits.ENVIRONMENT)
         tail = tuple(self._tail)
         self._events.put(self._told or Exit(ended, self._spec.index, status, tail, lost=lost))
 
@@ -127,17 +128,27 @@ class Process:
         whose = "" if self._spec.listens or self._spec.index <= 0 else f"[{self._spec.index}] "
         with contextlib.closing(Log(self._spec.log)) as log, self._popen.stdout as output:
             log.write(f"--- {time.strftime('%F %T')} {self._spec.command}\n".encode())
+            last = b"\n"
             while line := output.readline(_LINE_BYTES):
-                exit_ = exits.told(line)
-                if exit_ is not None and exit_.index == self._spec.index:
-                    self._told = exit_  # its end follows
+                if self._hears(line):
                     continue
-                if exit_ is not None:
-                    self._events.put(exit_)
-                    continue
-                log.write(line)
-                show(sys.stdout, whose.encode() + line)
-                self._tail.append(line.decode(errors="replace").rstrip())
+                last = line if self._far else exits.untold(line)
+                log.write(last)
+                show(sys.stdout, whose.encode() + last)
+                self._tail.append(last.decode(errors="replace").rstrip())
+            if not last.endswith(b"\n"):  # what we say next begins a line
+                show(sys.stdout, b"\n")
+
+    def _hears(self, line: bytes) -> bool:
+        """Whether a launcher elsewhere tells of an exit; of one process, if it stands for one."""
+        exit_ = exits.told(line) if self._far else None
+        if exit_ is not None and exit_.index == self._spec.index:
+            self._told = exit_  # its end follows
+        elif exit_ is not None and self._spec.index == exits.OF_ALL:
+            self._events.put(exit_)
+        else:
+            return False
+        return True
 
 
 class Log:
@@ -180,7 +191,18 @@ class Log:
 
 def say(text: str) -> None:
     """The launcher's own word, on standard error."""
-    show(sys.stderr, f"launch: {text}\n".encode())
+    show(sys.stderr, f"launch: {text}\n".encode(errors="backslashreplace"))
+
+
+def explained(error: OSError, name: str = "") -> str:
+    """What could not be done, with what or else with `name`, and what helps."""
+    remedies = {
+        errno.EMFILE: "raise `ulimit -n`: each process takes some here",
+        errno.EAGAIN: "raise `ulimit -u`, or run fewer processes",
+        errno.EPERM: "do it as the user who started it",
+    }
+    remedy = remedies.get(error.errno or 0, "choose a --workdir that can be written")
+    return f"{error.filename or name}: {error.strerror}; {remedy}"
 
 
 def show(stream: TextIO | None, data: bytes) -> None:

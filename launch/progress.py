@@ -19,7 +19,7 @@ def of_run(workdir: str) -> int | None:
     try:
         text = _status(workdir)
         return None if text is None else int(json.loads(text)["position"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return -1
 
 

@@ -99,3 +99,31 @@ def test_logs_are_followed(tmp_path, launcher):
     until_text(tmp_path / "seen", "more\n")
     follower.send_signal(signal.SIGINT)
     until(lambda: follower.poll() is not None, 20)
+
+
+@pytest.mark.parametrize("action", ["status", "stop"])
+def test_a_lock_that_cannot_be_read(tmp_path, action, capfd):
+    (tmp_path / "logs" / foreground.LOCK).mkdir(parents=True)
+    assert main([action, f"--workdir={tmp_path}"]) == 78
+    assert f"{foreground.LOCK}: Is a directory" in capfd.readouterr().err
+
+
+def test_asked_twice_to_stop_it_still_saves(tmp_path, launcher):
+    """A second signal, some time after the first, would kill."""
+    launcher.send_signal(signal.SIGSTOP)  # as long as it takes to save
+    root = Path(__file__).parents[2]
+
+    def stop() -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "launch", "local", "stop", f"--workdir={tmp_path}"]
+        return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=root)
+
+    with stop() as first:
+        until_text(tmp_path / "logs" / foreground.LOCK, "\nasked to stop\n")
+        first.send_signal(signal.SIGINT)
+        assert "Traceback" not in first.communicate(timeout=20)[1]
+        assert first.returncode == 130
+    with stop() as second:
+        assert second.stderr is not None and "Ctrl-C only ends" in second.stderr.readline()
+        launcher.send_signal(signal.SIGCONT)
+        assert second.wait(20) == 0
+    assert (tmp_path / "saved").exists() and launcher.wait(10) == 75

@@ -1,5 +1,6 @@
 """The launcher on each host: which process it is, and how it says what became of it."""
 
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from launch.exits import Exit
 from launch.host import main
 from launch.job import Job, run
 from launch.place import Place
+from tests.launch.watch import until_text
 
 TRAIN = ("--workdir=/w", "--config=c.py")
 
@@ -166,3 +168,16 @@ def test_signals_go_by_the_command_that_brings_them(tmp_path):
     assert run(of_all(tmp_path, code, kill_grace_s=0.2, signaller=signaller)) == 1
     assert (tmp_path / "sent").read_text().split() == ["TERM"]
     assert (tmp_path / "told").exists()
+
+
+def test_what_it_hears_may_be_torn(tmp_path):
+    """The connection is lost in the midst of a word: the process is asked to end all the same."""
+    code = "import signal, sys; signal.signal(15, lambda *_: sys.exit(75)); print('up')\nwhile 1: 0"
+    job = "import sys; from pathlib import Path; from launch.job import *; "
+    job += f"sys.exit(run(Job((sys.executable, '-c', {code!r}), sys.argv[1], Path(sys.argv[1]), "
+    job += "once=True, listens=True)))"
+    command = [sys.executable, "-c", job, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        until_text(tmp_path / "process-0.log", "up\n")
+        process.communicate(b"\xff\nNOSUCH\nTE", timeout=20)
+    assert process.returncode == 75

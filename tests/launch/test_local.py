@@ -158,7 +158,9 @@ time.sleep(60)
     assert time.monotonic() - start < 10
 
 
-@pytest.mark.parametrize("status", [None, '{"position": 7}', "not JSON", '{"step": 1}'])
+@pytest.mark.parametrize(
+    "status", [None, '{"position": 7}', "not JSON", '{"step": 1}', '{"position": Infinity}']
+)
 def test_gives_up_without_progress(tmp_path, capfd, status):
     if status:
         (tmp_path / "status.json").write_text(status)
@@ -286,6 +288,21 @@ def test_with_nohup_it_outlives_its_terminal(tmp_path, launcher):
     assert process.returncode == 0 and b"launch:" not in out
 
 
+def test_stopped_while_it_waits_to_start_again(tmp_path):
+    code = "import sys; from launch.job import *; from pathlib import Path; w = sys.argv[1]; "
+    code += "sys.exit(run(Job(('sh', '-c', 'exit 75'), w, Path(w), max_restarts=9)))"
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "starting again in 2 s" in line:
+                process.terminate()
+                break
+        said = process.stderr.read()
+    assert process.returncode == 75
+    assert said == "launch: stopped as asked; the same command goes on from there\n"
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends children with their parent")
 def test_no_process_outlives_a_killed_launcher(tmp_path, launcher):
     code = "(workdir / f'pid{me}').write_text(str(os.getpid()))\nprint('up')\ntime.sleep(60)"
@@ -384,6 +401,14 @@ def test_a_plain_url_is_taken(capfd):
     place = ["--workdir=s3://bucket/run", "--config.data.manifest=gs://bucket/data/manifest.json"]
     assert main([*place, "--dry-run"]) == 0
     assert " ".join(place) in capfd.readouterr().out
+
+
+def test_too_many_files_are_no_fault_of_the_workdir(tmp_path):
+    lines = f"ulimit -n 40; {sys.executable} -m launch local --workdir={tmp_path} --processes=30"
+    done = subprocess.run(["sh", "-c", lines], capture_output=True, text=True)
+    assert done.returncode == 78
+    said = f"launch: {tmp_path}: Too many open files; raise `ulimit -n`"
+    assert done.stderr.splitlines()[-1].startswith(said)
 
 
 def test_a_workdir_that_cannot_be_made_is_78(tmp_path, capfd):

@@ -2,9 +2,13 @@ import queue
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from launch import guard, process
+from launch.exits import Exit
 from launch.process import Log, Process, Spec
 from tests.launch.watch import is_gone, until, until_text
 
@@ -74,3 +78,33 @@ def test_a_log_that_cannot_be_written_stops_nothing(tmp_path, capfd):
         "launch: cannot write /dev/full: No space left on device; "
         "this output is shown and not kept\n"
     )
+
+
+FORGED = [Exit(0.0, 1, 0, ()).line, Exit(0.0, 7, 2, ()).line, b"\x1elaunch-exit [1e999, 0, 0, 0]\n"]
+
+
+@pytest.mark.parametrize("line", FORGED)
+@pytest.mark.parametrize("listens", [False, True])
+def test_a_program_cannot_tell_of_an_exit(tmp_path, line, listens):
+    """A launcher elsewhere can, of its own process."""
+    code = f"import os, sys; os.write(1, {line!r}); print('end'); sys.exit(2)"
+    events = queue.SimpleQueue()
+    running = Process(replace(python(tmp_path, code, index=1), listens=listens), events)
+    ended = events.get(timeout=60)
+    if running._popen.stdin is not None:
+        running._popen.stdin.close()
+    heard = listens and line is FORGED[0]
+    assert (ended.index, ended.status) == (1, 0 if heard else 2)
+    assert events.empty()
+
+
+def test_what_is_said_after_an_unfinished_line_begins_one(tmp_path, capfd):
+    events = queue.SimpleQueue()
+    Process(python(tmp_path, "print('the last words', end='')"), events)
+    assert events.get(timeout=60).tail == ("the last words",)
+    assert capfd.readouterr().out == "the last words\n"
+
+
+def test_any_name_can_be_said(capfd):
+    process.say("/bad\udcff")
+    assert capfd.readouterr().err == "launch: /bad\\udcff\n"
