@@ -20,7 +20,7 @@ from orbax.checkpoint import checkpoint_managers as policies
 from orbax.checkpoint._src.multihost import multihost
 from orbax.checkpoint.options import AsyncOptions, AtomicityMode, AtomicityOptions
 
-from jaxlm import cluster, integrity, storage, stored_arrays, terminal, vote
+from jaxlm import cluster, integrity, reads, storage, stored_arrays, terminal, vote
 from jaxlm.errors import EnvironmentProblem, UserError
 from jaxlm.integrity import CheckpointError
 from jaxlm.models.transformer import Params
@@ -60,6 +60,7 @@ class Checkpoints:
         What it raises fails the save.
         """
         _say_failures_once()
+        reads.prepare()
         self._directory = epath.Path(directory)
         if storage.is_url(str(directory)):
             stored_arrays.prepare(str(directory))

@@ -6,7 +6,7 @@ command line, the exit codes and `status.json`.
 
 from collections.abc import Callable, Sequence
 
-from launch import gke, host, local, ray, slurm, ssh
+from launch import gke, host, local, ray, slurm, ssh, tpu_vm
 
 LAUNCHERS: dict[str, Callable[[Sequence[str]], int]] = {
     "gke": gke.main,
@@ -15,5 +15,6 @@ LAUNCHERS: dict[str, Callable[[Sequence[str]], int]] = {
     "ray": ray.main,
     "slurm": slurm.main,
     "ssh": ssh.main,
+    "tpu-vm": tpu_vm.main,
 }
 """Name on the command line -> the launcher: arguments after the name in, exit code out."""

@@ -12,6 +12,18 @@ from launch import exits
 from launch.process import say
 from launch.tool import Refused
 
+NAME = (
+    re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?"),
+    "lower case letters, digits and -, from a letter on",
+)
+"""Of a job, in a cloud: pattern and words."""
+OTHER_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?"), "lower case letters, digits, - and ."
+GRACE = "--config.watch.grace_seconds"
+"""Of `jaxlm train`: a launcher's --grace-seconds sets it, and tells others too."""
+_IMAGE = re.compile(
+    r"[a-z0-9][a-z0-9.-]*(:\d+)?(/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*"
+    r"(?P<version>:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?P<digest>@sha256:[0-9a-f]{64})?"
+)
 PLACES = ("--coordinator", "--bind", "--processes", "--process")
 """Flags of `jaxlm train` that say which process it is."""
 
@@ -84,6 +96,44 @@ def check_urls(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Non
                 storage.check(url)
             except ValueError as e:
                 parser.error(str(e))
+
+
+def check_grace(parser: argparse.ArgumentParser, arguments: Sequence[str], whom: str) -> None:
+    """Refuses the program's own flag where the launcher's tells somebody else too."""
+    if any(argument.partition("=")[0] == GRACE for argument in arguments):
+        parser.error(f"{GRACE}: use --grace-seconds, which tells {whom} too")
+
+
+def checked(rule: tuple[re.Pattern[str], str], flag: str, name: str, longest: int = 63) -> str:
+    """A name by a rule; empty where the flag was not given. `ValueError` if it breaks the rule."""
+    pattern, words = rule
+    if name and (len(name) > longest or not pattern.fullmatch(name)):
+        raise ValueError(f"{flag}={name}: must be {words}, {longest} at most")
+    return name
+
+
+def checked_url(workdir: str, whose: str) -> str:
+    """A work directory that all hosts reach; `ValueError` if it is a path."""
+    if not storage.is_url(workdir):
+        raise ValueError(
+            f"--workdir={workdir}: {whose} share no disk; write gs://BUCKET/PATH or s3://BUCKET/PATH"
+        )
+    return workdir
+
+
+def checked_image(image: str) -> str:
+    """A container's image that stays the same; `ValueError` if it may not."""
+    found = _IMAGE.fullmatch(image)
+    if not found:
+        raise ValueError(
+            f"--image={image}: is no name of an image; write "
+            "REGION-docker.pkg.dev/PROJECT/REPOSITORY/NAME:TAG"
+        )
+    if not found["digest"] and found["version"] in (None, ":latest"):
+        raise ValueError(
+            f"--image={image}: may be another image at each start; name a tag, or a digest"
+        )
+    return image
 
 
 def act(

@@ -1,26 +1,14 @@
 """The command line of the launcher of GKE, and what is wrong with it."""
 
 import argparse
-import re
 from collections.abc import Sequence
 
-from jaxlm import storage
 from launch import arguments, jobset, machines
 from launch.foreground import add_lines
 from launch.jobset import Job
 
 _LONGEST_NAME = 40
 """Of a JobSet: a pod's name adds index of Job and pod, and five letters, and has 63 at most."""
-_IMAGE = re.compile(
-    r"[a-z0-9][a-z0-9.-]*(:\d+)?(/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*"
-    r"(?P<version>:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?P<digest>@sha256:[0-9a-f]{64})?"
-)
-_NAMES = (
-    re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?"),
-    "lower case letters, digits and -, from a letter on",
-)
-_OTHERS = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?"), "lower case letters, digits, - and ."
-_GRACE = "--config.watch.grace_seconds"
 
 _EPILOG = f"""\
 All other arguments, or those after --, go to `jaxlm train` as they are: --config.a.b=VALUE ...
@@ -43,9 +31,7 @@ def read(argv: Sequence[str], description: str) -> tuple[argparse.Namespace, lis
     """Of submitting: its own arguments, and those for `jaxlm train`. Ends where they are wrong."""
     parser = _parser(description)
     args, rest = arguments.split(parser, argv)
-    for argument in rest:
-        if argument.partition("=")[0] == _GRACE:
-            parser.error(f"{_GRACE}: use --grace-seconds, which tells Kubernetes too")
+    arguments.check_grace(parser, rest, "Kubernetes")
     return args, rest
 
 
@@ -67,13 +53,13 @@ def read_look(action: str, argv: Sequence[str]) -> argparse.Namespace:
 
 def name(args: argparse.Namespace) -> str:
     """Of the JobSet that is meant; `ValueError` for one that cannot be."""
-    made = args.name or arguments.name_of(_checked_workdir(args.workdir))
-    return _checked(_NAMES, "--name", made, _LONGEST_NAME)
+    made = args.name or arguments.name_of(arguments.checked_url(args.workdir, "pods"))
+    return arguments.checked(arguments.NAME, "--name", made, _LONGEST_NAME)
 
 
 def job(args: argparse.Namespace, rest: Sequence[str]) -> Job:
     """What is to be run; `ValueError` where values cannot be, or not together."""
-    workdir = _checked_workdir(args.workdir)
+    workdir = arguments.checked_url(args.workdir, "pods")
     target = machines.parse(args.accelerator)
     whole = target.machine.chips
     if not target.is_tpu and target.chips_per_host < whole:
@@ -95,13 +81,15 @@ def job(args: argparse.Namespace, rest: Sequence[str]) -> Job:
     return Job(
         name=name(args),
         target=target,
-        image=_checked_image(args.image),
+        image=arguments.checked_image(args.image),
         workdir=workdir,
-        train=(f"--config={args.config}", f"{_GRACE}={args.grace_seconds}", *rest),
+        train=(f"--config={args.config}", f"{arguments.GRACE}={args.grace_seconds}", *rest),
         slices=args.slices,
         spot=args.spot,
-        queue=_checked(_OTHERS, "--queue", args.queue),
-        service_account=_checked(_OTHERS, "--service-account", args.service_account),
+        queue=arguments.checked(arguments.OTHER_NAME, "--queue", args.queue),
+        service_account=arguments.checked(
+            arguments.OTHER_NAME, "--service-account", args.service_account
+        ),
         grace_s=args.grace_seconds,
         max_restarts=args.max_restarts,
         disk_gb=args.disk_gb,
@@ -144,38 +132,8 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
 
 def place(args: argparse.Namespace) -> list[str]:
     """Flags of kubectl that say where."""
-    namespace = _checked(_OTHERS, "--namespace", args.namespace)
+    namespace = arguments.checked(arguments.OTHER_NAME, "--namespace", args.namespace)
     return [
         *([f"--context={args.context}"] if args.context else []),
         *([f"--namespace={namespace}"] if namespace else []),
     ]
-
-
-def _checked_workdir(workdir: str) -> str:
-    if not storage.is_url(workdir):
-        raise ValueError(
-            f"--workdir={workdir}: pods share no disk; write gs://BUCKET/PATH or s3://BUCKET/PATH"
-        )
-    return workdir
-
-
-def _checked(rule: tuple[re.Pattern[str], str], flag: str, name: str, longest: int = 63) -> str:
-    """A name of Kubernetes; empty where the flag was not given."""
-    pattern, words = rule
-    if name and (len(name) > longest or not pattern.fullmatch(name)):
-        raise ValueError(f"{flag}={name}: must be {words}, {longest} at most")
-    return name
-
-
-def _checked_image(image: str) -> str:
-    found = _IMAGE.fullmatch(image)
-    if not found:
-        raise ValueError(
-            f"--image={image}: is no name of an image; write "
-            "REGION-docker.pkg.dev/PROJECT/REPOSITORY/NAME:TAG"
-        )
-    if not found["digest"] and found["version"] in (None, ":latest"):
-        raise ValueError(
-            f"--image={image}: may be another image at each start; name a tag, or a digest"
-        )
-    return image

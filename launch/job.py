@@ -5,6 +5,7 @@ hosts say how theirs have ended, in a line of their output (`exits.Exit.line`).
 """
 
 import contextlib
+import enum
 import math
 import queue
 import shlex
@@ -36,6 +37,19 @@ _ORPHAN_S = 60.0
 _LONGEST_DELAY_S = 60.0
 
 
+type Pause = Callable[[float], bool]
+"""Waits for so many seconds; at once, and True, if somebody asks for the end."""
+
+
+class Ready(enum.Enum):
+    """What became of the wait for machines."""
+
+    AS_BEFORE = "as before"
+    ANEW = "anew"
+    """Those of the attempt before were taken away."""
+    STOPPED = "stopped"
+
+
 @dataclass(frozen=True)
 class Job:
     """What is to be run, and how patiently."""
@@ -57,6 +71,8 @@ class Job:
     """Launchers on other hosts, of one process each."""
     listens: bool = False
     """Whether signals come on standard input, and the end of it is one: as in `Spec`."""
+    before: Callable[[Pause], Ready] | None = None
+    """Called ahead of each attempt: has the machines ready when it returns."""
     once: bool = False
     """Whether somebody else starts the job again."""
     tells: bool = False
@@ -102,12 +118,23 @@ def run(job: Job) -> int:
     """
     job.logs.mkdir(parents=True, exist_ok=True)
     events: Events = queue.SimpleQueue()
-    began = progress.POSITIONS[job.what](job.workdir)
-    best, stalled = -1 if began is None else began, 0
+    best, stalled = None, 0
     with stop_signals_to(events):
         if job.listens:
             threading.Thread(target=_listen, args=(events,), daemon=True).start()
+
+        def pause(seconds: float) -> bool:
+            return next_event(events, time.monotonic() + seconds) is not None
+
         while True:
+            ready = Ready.AS_BEFORE if job.before is None else job.before(pause)
+            if ready is Ready.STOPPED:
+                return exits.RESTART
+            if ready is Ready.ANEW:
+                stalled = 0  # what ended the last attempt was not its own
+            if best is None:
+                began = progress.POSITIONS[job.what](job.workdir)
+                best = -1 if began is None else began
             ended, stopped = _attempt(job, events)
             cause = exits.cause(ended)
             if job.tells:
@@ -130,7 +157,7 @@ def run(job: Job) -> int:
             delay = min(2.0 ** min(stalled, 30), _LONGEST_DELAY_S)  # no float holds 2.0**1024
             stalled += position is not None
             say(f"starting again in {delay:.0f} s, {_at(best)}")
-            if next_event(events, time.monotonic() + delay) is not None:
+            if pause(delay):
                 return cause.code
 
 

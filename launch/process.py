@@ -22,6 +22,8 @@ LOG_BYTES = 64 << 20
 """A log that grows past this becomes `<name>.log.1`, in place of the one before."""
 _LINE_BYTES = 1 << 16
 _DRAIN_S = 5.0
+_SIGNAL_S = 60.0
+"""That a signaller may take, which asks hosts that may be gone."""
 FAR_S = 10.0
 """That a launcher elsewhere may take to kill what it runs."""
 
@@ -79,7 +81,14 @@ class Process:
                 os.write(self._popen.stdin.fileno(), f"{name}\n".encode())
         elif self._spec.signaller:
             command = [word.replace("{signal}", name) for word in self._spec.signaller]
-            subprocess.run(command, stdin=subprocess.DEVNULL, check=False)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                subprocess.run(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    timeout=_SIGNAL_S,
+                    check=False,
+                    start_new_session=True,  # a second Ctrl-C is for us alone
+                )
         else:
             self._popen.send_signal(number)
 

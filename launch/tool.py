@@ -34,7 +34,13 @@ class Tool:
         name = name or shlex.join(word for word in command if not word.startswith("-"))
         try:
             done = subprocess.run(
-                command, input=stdin, capture_output=True, text=True, timeout=wait_s, check=False
+                command,
+                input=stdin,
+                capture_output=True,
+                text=True,
+                timeout=wait_s,
+                check=False,
+                start_new_session=True,  # a Ctrl-C is ours to act upon
             )
         except FileNotFoundError:
             raise self._missing(command[0]) from None

@@ -55,7 +55,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "jaxlm.replicas",
         "jaxlm.preflight",
     ),
-    ("jaxlm.watchdog", "jaxlm.notices", "jaxlm.stored_arrays"),
+    ("jaxlm.watchdog", "jaxlm.notices", "jaxlm.stored_arrays", "jaxlm.reads"),
     ("jaxlm.ops.*", "jaxlm.accumulate"),
     # 2: the parts of a run
     (

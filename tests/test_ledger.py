@@ -116,5 +116,5 @@ def test_a_process_counts_from_before_its_imports(tmp_path):
     found: list[Line] = ledger.read(tmp_path)
     assert found[0].age_s >= 0.3
     tick = 1 / os.sysconf("SC_CLK_TCK")
-    assert before - 2 * tick <= found[0].time - found[0].age_s <= before + 10
+    assert before - 2 * tick <= found[0].time - found[0].age_s <= before + 60
     assert found[1].step == 5 and found[-1].end is None

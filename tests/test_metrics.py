@@ -2,7 +2,6 @@
 
 import json
 import math
-import time
 from dataclasses import replace
 
 import jax
@@ -10,12 +9,13 @@ import numpy as np
 import pytest
 from jax import numpy as jnp
 
-from jaxlm import metrics, workdir
-from jaxlm.activity import HERE, Activity
+from jaxlm import activity, metrics, workdir
+from jaxlm.activity import Activity, Record
 from jaxlm.config import ModelConfig
 from jaxlm.metrics import Pending, Writer, flops_per_token, matrix_params
 from jaxlm.step import Metrics, gradients
 from tests import tiny
+from tests.clock import Clock
 from tests.tiny import MODEL
 
 B, T = 2, 64
@@ -138,22 +138,27 @@ def test_a_line_an_interval_and_one_at_the_end(tmp_path, capsys):
     assert len(said) == 4 and said[0].startswith("step      3/10  loss 2.0000  grad 0.500  lr 1.0")
 
 
-def test_only_steps_and_the_wait_for_data_are_training_time(tmp_path):
+def test_only_steps_and_the_wait_for_data_are_training_time(tmp_path, monkeypatch):
+    clock = Clock(monkeypatch)
+    here = Record()
+    monkeypatch.setattr(activity, "HERE", here)
     w = writer(tmp_path)
-    with HERE.during(Activity.STEP):
-        time.sleep(0.3)
+    with here.during(Activity.STEP):
+        clock.s += 30
         w.push(pending(1))  # the first step compiles
+        clock.s += 2
         w.push(pending(2))
-        with HERE.during(Activity.SAVE):
-            time.sleep(0.5)
+        with here.during(Activity.SAVE):
+            clock.s += 50
+        clock.s += 3
         w.push(pending(3))
-        with HERE.during(Activity.DATA):
-            time.sleep(0.02)
+        with here.during(Activity.DATA):
+            clock.s += 4
         w.push(pending(4))
     w.close()
     (line,) = workdir.metrics(tmp_path)
-    assert line["step"] == 3 and 0.01 <= line["step_time_s"] < 0.2
-    assert 0.04 * 2.5 < line["data_wait_share"] <= 1
+    assert (line["step"], line["step_time_s"]) == (3, (3 + 4) / 2)
+    assert line["data_wait_share"] == pytest.approx(4 / 7)
 
 
 def test_a_torn_last_line_is_ended_before_the_next(tmp_path):

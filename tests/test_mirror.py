@@ -14,6 +14,7 @@ from jaxlm import mirror, site, storage, workdir
 from jaxlm.errors import EnvironmentProblem, UserError
 from jaxlm.lease import Lost
 from jaxlm.mirror import Mirror
+from tests.launch.watch import until
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +67,7 @@ def test_it_is_sent_from_time_to_time_and_all_at_the_end(url, monkeypatch):
     found = Mirror(url)
     with found.sending():
         (found / "log").write_text("x" * 100)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while storage.entries(url)[0] != ["log"]:
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -80,10 +81,16 @@ def test_a_store_that_fails_ends_nothing_until_the_end(store, url, capsys):
     found = Mirror(url)
     method = "PUT" if store.scheme == "s3" else "POST"
     store.faults.append(Fault("403", "", times=10_000, method=method))
+    said = ""
     with pytest.raises(EnvironmentProblem), found.sending():
         (found / "status.json").write_text("{}")
-        time.sleep(1.0)
-    said = capsys.readouterr().err
+        deadline = time.monotonic() + 60
+        while "training goes on" not in said:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+            said += capsys.readouterr().err
+        time.sleep(0.5)  # it is said once
+    said += capsys.readouterr().err
     assert said.count("training goes on") == 1 and url in said
     store.faults.clear()
     with found.sending():
@@ -98,8 +105,8 @@ def test_the_last_word_of_a_process_does_not_wait_for_a_store_that_hangs(store, 
     store.faults.append(Fault("stall", "", times=100, method="POST"))
     began = time.monotonic()
     site.try_to_send(found, within_s=0.5)
-    assert time.monotonic() - began < 3
-    assert any(fault.times < 100 for fault in store.faults)  # it hung
+    assert time.monotonic() - began < 20
+    until(lambda: any(fault.times < 100 for fault in store.faults))  # it hung
     store.released.set()
     store.released.clear()
 

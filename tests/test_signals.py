@@ -17,8 +17,10 @@ from jaxlm.signals import AHEAD, SAME_S, URGENT, Haste, Stop, stop_signals
 
 PROGRAM = """
 import hashlib, sys, time
+from jaxlm import signals
 from jaxlm.safety import WatchConfig
 from jaxlm.signals import stop_signals
+signals.SAME_S = float(sys.argv[3])
 with stop_signals(WatchConfig(grace_seconds=float(sys.argv[2]))) as stop:
     stop.steps_run = sys.argv[1] == "steps"
     print("ready", flush=True)
@@ -31,8 +33,10 @@ with stop_signals(WatchConfig(grace_seconds=float(sys.argv[2]))) as stop:
 
 
 @contextlib.contextmanager
-def start(steps_run: bool, grace_s: float, *before: str) -> Iterator[subprocess.Popen[str]]:
-    words = ["steps" if steps_run else "none", str(grace_s)]
+def start(
+    steps_run: bool, grace_s: float, *before: str, same_s: float = SAME_S
+) -> Iterator[subprocess.Popen[str]]:
+    words = ["steps" if steps_run else "none", str(grace_s), str(same_s)]
     process = subprocess.Popen(
         [*before, sys.executable, "-c", PROGRAM, *words],
         stdout=subprocess.PIPE,
@@ -57,7 +61,7 @@ def asked(process: subprocess.Popen[str]) -> None:
 def test_before_the_first_step_it_ends_at_once(number):
     with start(steps_run=False, grace_s=60) as process:
         process.send_signal(number)
-        assert process.wait(20) == 75
+        assert process.wait(60) == 75
         err = process.communicate()[1]
     why = f"{number.name} before the first step: there is nothing to save"
     assert err == f"jaxlm train: {why}; exit code 75\n"
@@ -69,7 +73,7 @@ def test_the_second_ends_it_at_once():
         asked(process)
         time.sleep(SAME_S)
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 75
+        assert process.wait(60) == 75
         err = process.communicate()[1].splitlines()
     assert err == [
         "SIGTERM: saving after 4 steps at most, within 60 s; a second one ends at once",
@@ -79,34 +83,34 @@ def test_the_second_ends_it_at_once():
 
 def test_what_follows_at_once_is_the_same_request():
     """SIGTERM from a manager and from the launcher, SIGTERM and SIGHUP of a session's end."""
-    with start(steps_run=True, grace_s=SAME_S) as process:
+    with start(steps_run=True, grace_s=2.0, same_s=60.0) as process:
         process.terminate()
         asked(process)
         process.terminate()
         process.send_signal(signal.SIGHUP)
-        assert process.wait(20) == 75
+        assert process.wait(60) == 75
         err = process.communicate()[1].splitlines()
     assert len(err) == 2 and "second time" not in err[1], err
-    assert f"not saved within {SAME_S:g} s of SIGTERM" in err[1]
+    assert "not saved within 2 s of SIGTERM" in err[1]
 
 
 def test_with_nohup_it_outlives_its_terminal():
     with start(True, 60, "nohup") as process:
         process.send_signal(signal.SIGHUP)
         process.terminate()
-        asked(process)
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("SIGTERM: saving")
         process.kill()
-        _, err = process.communicate()
-    assert "SIGTERM: saving" in err and "SIGHUP" not in err
+        assert process.communicate()[1] == ""
 
 
 def test_the_time_is_up():
-    with start(steps_run=True, grace_s=0.3) as process:
+    with start(steps_run=True, grace_s=1.0) as process:
         process.terminate()
-        assert process.wait(20) == 75
+        assert process.wait(60) == 75
         err = process.communicate()[1].splitlines()
     assert err[1:] == [
-        "jaxlm train: not saved within 0.3 s of SIGTERM: the checkpoint before is as it was; "
+        "jaxlm train: not saved within 1 s of SIGTERM: the checkpoint before is as it was; "
         "exit code 75"
     ]
 
@@ -119,7 +123,7 @@ def test_a_notice_and_then_the_signal_are_not_twice():
         stop.ask("the notice", 0.05)
     stop.ask("SIGTERM", 60.0, urgent=True)
     assert stop.is_set() and not ends
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not ends:
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -132,7 +136,7 @@ def test_a_scheduler_that_signals_ahead_leaves_more_time():
     with stop_signals(cfg) as stop:
         stop.steps_run, stop.end = True, ends.append
         os.kill(os.getpid(), signal.SIGUSR1)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not stop.is_set():
             assert time.monotonic() < deadline
             time.sleep(0.01)

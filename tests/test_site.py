@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxlm import site
+from jaxlm import site, terminal
 from jaxlm.errors import EnvironmentProblem, UserError
 
 
@@ -126,19 +126,24 @@ def test_who_holds_it_is_named(tmp_path):
     assert site.holder(tmp_path) is None
 
 
-def test_a_host_elsewhere_may_be_dead_and_its_lock_alive_for_a_while(tmp_path, capsys):
+def test_a_host_elsewhere_may_be_dead_and_its_lock_alive_for_a_while(tmp_path, monkeypatch):
     """As a server of NFS keeps it."""
+    monkeypatch.setattr(site, "DEAD_S", 60.0)
     code = (
-        "import fcntl, sys, time; file = open(sys.argv[1], 'w'); fcntl.flock(file, fcntl.LOCK_EX)\n"
-        "file.write('7 elsewhere'); file.flush(); print('held', flush=True); time.sleep(0.8)"
+        "import fcntl, sys; file = open(sys.argv[1], 'w'); fcntl.flock(file, fcntl.LOCK_EX)\n"
+        "file.write('7 elsewhere'); file.flush(); print('held', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "lock")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as holder:
+        assert holder.stdin is not None and holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        let_go, said = holder.stdin.close, []
+        monkeypatch.setattr(terminal, "show", lambda line, _: (said.append(line), let_go()))
         with site.lock(tmp_path, told_nothing) as ensure:
             ensure()
             assert site.holder(tmp_path) == os.getpid()
-    assert capsys.readouterr().err.count("is held by pid 7 on elsewhere; waiting to see") == 1
+    assert len(said) == 1 and "is held by pid 7 on elsewhere; waiting to see" in said[0]
 
 
 def test_a_file_system_without_locks_is_refused(tmp_path, monkeypatch):

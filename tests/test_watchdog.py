@@ -7,19 +7,9 @@ import pytest
 from jaxlm.activity import Activity, Record
 from jaxlm.safety import WatchConfig
 from jaxlm.watchdog import Diagnosis, Heard, Report, Watchdog, diagnose, limit_s
+from tests.clock import Clock
 
 CFG = WatchConfig()
-
-
-class Clock:
-    """Monotonic seconds that pass when the test says so."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch):
-        self.s = 1000.0
-        monkeypatch.setattr("jaxlm.activity.time.monotonic", self)
-
-    def __call__(self) -> float:
-        return self.s
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ class WorkerPool:
             ours, theirs = context.Pipe()
             assert isinstance(ours, Connection)
             process = context.Process(target=_work, args=(theirs,), daemon=True)
-            process.start()
+            _start_deaf(process)
             theirs.close()
             self._workers[ours] = process
 
@@ -93,6 +93,15 @@ class WorkerPool:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _start_deaf(process: BaseProcess) -> None:
+    """A worker inherits what is blocked: Ctrl-C would find it in its imports, and end it there."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _work(pipe: Connection) -> None:

@@ -186,7 +186,7 @@ def test_a_process_that_never_closed_its_loader_can_exit(tmp_path):
         "print(next(loader).position)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
 

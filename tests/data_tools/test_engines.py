@@ -221,6 +221,15 @@ def test_a_worker_that_dies_idle_is_replaced(tmp_path, pool):
     assert (tmp_path / "e").exists()
 
 
+def test_ctrl_c_finds_a_worker_deaf_from_its_first_moment_on(tmp_path, pool, capfd):
+    """Or it would end in its imports, with a traceback."""
+    pool._start(2)
+    for child in multiprocessing.active_children():
+        os.kill(child.pid or 0, signal.SIGINT)
+    pool.run(touch, tasks(tmp_path, "a", "b"), "work")
+    assert (tmp_path / "b").exists() and capfd.readouterr().err == ""
+
+
 def test_a_task_that_always_kills_is_given_up_by_name(tmp_path, pool):
     with pytest.raises(TaskError) as e:
         pool.run(die, tasks(tmp_path, "bad"), "work")
@@ -237,7 +246,7 @@ def test_close_ends_a_worker_in_the_middle_of_a_task(tmp_path):
         pool.run(sleep_or_fill, tasks(tmp_path, "sleeps", "full"), "work")
     start = time.monotonic()
     pool.close()
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 20
     (mark,) = tmp_path.glob("sleeps.*")
     assert not Path(f"/proc/{mark.suffix[1:]}").exists()
 
@@ -278,9 +287,9 @@ def test_a_worker_whose_parent_is_gone_ends_quietly(tmp_path, capfd):
     process.start()
     theirs.close()
     ours.send((touch, *tasks(tmp_path, "a"), 0))
-    assert ours.poll(20)
+    assert ours.poll(60)
     ours.close()  # its answer unread: the worker finds the connection reset
-    process.join(20)
+    process.join(60)
     assert process.exitcode == 0
     assert capfd.readouterr().err == ""
 

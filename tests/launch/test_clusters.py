@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from launch import LAUNCHERS, gke, gke_arguments
+from launch import LAUNCHERS, gke_arguments, tpu_vm_arguments
 from launch.machines import MACHINES
 from tests.launch import flags, jobsets
 
@@ -41,18 +41,23 @@ def test_a_wrong_flag_would_be_seen(line, problem):
     assert any(problem in found for found in flags.problems(shlex.split(line)))
 
 
-def test_command_lines_of_the_launcher_are_taken(capsys):
-    found = [line[4:] for line in lines("python -m launch gke")]
-    submitted = [line for line in found if line[0] not in gke.ACTIONS]
-    assert len(submitted) >= 3 and {line[0] for line in found} > set(gke.ACTIONS)
+@pytest.mark.parametrize(
+    ("name", "read_look"),
+    [("gke", gke_arguments.read_look), ("tpu-vm", tpu_vm_arguments.read_look)],
+)
+def test_command_lines_of_clouds_are_taken(name, read_look, capsys):
+    actions = {"status", "logs", "stop"}
+    found = [line[4:] for line in lines(f"python -m launch {name}")]
+    submitted = [line for line in found if line[0] not in actions]
+    assert len(submitted) >= 2 and {line[0] for line in found} > actions
     for line in submitted:
-        assert gke.main([*line, "--dry-run"]) == 0, line
+        assert LAUNCHERS[name]([*line, "--dry-run"]) == 0, line
     for action, *rest in found:
-        if action in gke.ACTIONS:
-            gke_arguments.read_look(action, rest)
+        if action in actions:
+            read_look(action, rest)
 
 
-@pytest.mark.parametrize("name", ["local", "ssh", "slurm"])
+@pytest.mark.parametrize("name", ["local", "ray", "slurm", "ssh"])
 def test_command_lines_of_the_others_are_taken(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("hosts.txt").write_text("node1\nnode2\n")
@@ -62,7 +67,7 @@ def test_command_lines_of_the_others_are_taken(name, tmp_path, monkeypatch):
     for line in submitted:
         assert LAUNCHERS[name]([*line, "--dry-run"]) == 0, line
     for line in found:  # there is nothing yet
-        if line not in submitted and name != "slurm":
+        if line not in submitted and name not in ("ray", "slurm"):
             assert LAUNCHERS[name](line) in (0, 2), line
 
 

@@ -18,6 +18,8 @@ CONFIG = "--config=configs/demo.py"
 GKE = ("gke", CONFIG, IMAGE, "--workdir=gs://b/x")
 SLURM = ("slurm", CONFIG, "--workdir=x")
 SSH = ("ssh", CONFIG, "--workdir=x")
+TPU_VM = ("tpu-vm", CONFIG, IMAGE, "--workdir=gs://b/x")
+VM = ("tpu-vm", CONFIG, IMAGE, "--workdir=gs://b/x", "--zone=us-east5-b")
 HOST = ("host", CONFIG, "--workdir=x")
 
 WRONG: list[tuple[tuple[str, ...], int, str]] = [
@@ -64,7 +66,22 @@ WRONG: list[tuple[tuple[str, ...], int, str]] = [
     ((*GKE, "--accelerator=h100:8", "--workdir=/x"), 2, "--workdir=/x: pods share no disk"),
     ((*GKE, "--accelerator=h100:8", "--image=jaxlm"), 2, "may be another image at each start"),
     ((*GKE, "--accelerator=h100:8", "--queue=A b"), 2, "--queue=A b: must be lower case letters"),
+    # tpu-vm
+    ((*VM, "--accelerator=7x:4x4x4"), 2, "is not to be had as a TPU VM: the Cloud TPU API has v4"),
+    ((*VM, "--accelerator=h100:8"), 2, "h100:1x8: is not to be had as a TPU VM"),
+    ((*VM, "--accelerator=v5p:4x4x4x4"), 2, "a slice of v5p has 3 dimensions, in chips"),
+    ((*VM, "--accelerator=v6e:4x4", "--zone=moon"), 2, "--zone=moon: must be a zone, as us-east5"),
+    ((*VM, "--accelerator=v6e:4x4", "--gcloud=--zone=a"), 2, "the launcher sets that flag itself"),
+    ((*VM, "--accelerator=v6e:4x4", "--spot", "--reserved"), 2, "not allowed with argument --spot"),
+    ((*VM, "--accelerator=v6e:4x4"), 78, "gcloud: is not installed"),
+    (("tpu-vm", "stop", "--zone=us-east5-b", "--workdir=gs://b/x"), 78, "gcloud: is not installed"),
     (("gke", "logs"), 2, "one of the arguments --workdir --name is required"),
+    # tpu-vm
+    ((*TPU_VM, "--accelerator=v6e:4x4"), 2, "the following arguments are required: --zone"),
+    ((*TPU_VM, "--accelerator=v6e:4x4", "--zone=us-east5"), 2, "must be a zone, as us-east5-b"),
+    ((*TPU_VM, "--accelerator=7x:4x4x4", "--zone=us-east5-b"), 2, "is not to be had as a TPU VM"),
+    ((*TPU_VM, "--accelerator=v6e:4x4", "--zone=us-east5-b"), 78, "gcloud: is not installed; in"),
+    (("tpu-vm", "stop", "--workdir=x", "--zone=us-east5-b"), 2, "TPU VMs share no disk; write"),
 ]
 
 

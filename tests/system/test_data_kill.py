@@ -101,7 +101,7 @@ def strike(build: subprocess.Popen[str], whom: str, rng: random.Random) -> None:
     if whom != "worker":
         build.communicate()
         # a worker that outlived the build could commit under the next one
-        wait_for(lambda: not any(Path(f"/proc/{w}").exists() for w in theirs), 5)
+        wait_for(lambda: not any(Path(f"/proc/{w}").exists() for w in theirs))
 
 
 @pytest.mark.parametrize("seed", [0])

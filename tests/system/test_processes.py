@@ -16,8 +16,9 @@ from tests.launch.watch import is_gone, until
 
 pytestmark = pytest.mark.system
 
-AT_ONCE_S = 8.0
-"""The launcher kills after 2 s; the rest is for a busy machine."""
+AT_ONCE_S = 30.0
+"""The launcher kills after 2 s; the rest is for a busy machine. A lost process is only missed by
+the others after 60 s."""
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from bench import runs
 from bench.faults import stores as campaign
 from bench.faults.place import Place
-from bench.stores import SECRET, Proxy, put
+from bench.stores import SECRET, Fault, Proxy, put
 from jaxlm import storage
 from jaxlm import workdir as workdirs
 
@@ -153,3 +154,19 @@ def test_going_back_in_a_store(store: Proxy, tmp_path):
     done = jaxlm("replay", url, event)
     assert done.returncode == 0 and "loss" in done.stdout, done
     assert "replay.json" in storage.entries(f"{url}/events/{event}")[0]
+
+
+def test_a_bucket_without_rights(store: Proxy, config, tmp_path):
+    """The launcher does not try again what credentials forbid, and says it first."""
+    methods = ("PUT", "POST", "DELETE")
+    store.faults.extend(Fault("403", times=10_000, method=method) for method in methods)
+    command = runs.launch(config, url := store.url("forbidden/run"), f"--logs={tmp_path}/logs")
+    start = time.monotonic()
+    code, output = runs.finish(command, tmp_path / "log")
+    assert code == 78 and time.monotonic() - start < 30, output
+    said = re.findall(r"^launch: .*", output, re.M)
+    assert re.match(r"launch: process [01] ended with exit code 78 \(wrong environment\)", said[0])
+    assert f"{url}" in said[1] and "the store refuses" in said[1], output
+    assert "starting again" not in output
+    store.faults.clear()
+    assert storage.entries(url) == ([], [])  # nothing half-started
