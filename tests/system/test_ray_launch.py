@@ -58,11 +58,11 @@ def launch(*arguments: str) -> str:
     return done.stdout + done.stderr
 
 
-def submit(workdir: Path, *more: str) -> str:
+def submit(workdir: Path, *more: str, nodes: int = 2) -> str:
     """The number of the job."""
     where = (f"--config={workdir / 'recipe.json'}", f"--workdir={workdir}")
-    two = "--sbatch=--ntasks-per-node=2"
-    return launch(*where, two, *more).partition(", job ")[2].partition(";")[0]
+    tasks = f"--sbatch=--ntasks-per-node={nodes}"
+    return launch(*where, tasks, *more).partition(", job ")[2].partition(";")[0]
 
 
 def show(job: str) -> str:
@@ -124,7 +124,7 @@ def test_a_build_is_stopped_and_goes_on(queue, workdir, local):
 
 
 def test_a_lost_head_is_started_again_within_the_allocation(queue, workdir, local):
-    job = submit(workdir)
+    job = submit(workdir, nodes=1)
     wait(lambda: committed(workdir, "stages/read") >= 2, workdir)
     (server,) = servers(job)
     os.kill(server, signal.SIGKILL)
