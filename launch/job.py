@@ -146,9 +146,12 @@ def run(job: Job) -> int:
                 return exits.DONE if cause is None else cause.code
             if cause is None:
                 return exits.DONE
-            if cause.graceful and (stopped or any(e.stopped for e in ended)):
+            asked = stopped or any(e.stopped for e in ended)
+            if cause.graceful and asked:
                 return _stopped(cause, job)
             _report(cause, ended, job)
+            if cause.code == exits.RESTART and asked and job.after_stop:
+                return _stopped(cause, job)  # a signal too many has ended one that was ending
             if cause.code != exits.RESTART or stopped or job.once:
                 return cause.code
             position = progress.POSITIONS[job.what](job.workdir)

@@ -154,6 +154,13 @@ def test_a_host_that_was_asked_to_stop_stops_all(tmp_path, capfd):
     assert mark.exists() and "stopped as asked: touch" in capfd.readouterr().err
 
 
+def test_one_that_a_second_signal_has_killed_is_started_again_later_too(tmp_path, capfd):
+    mark = tmp_path / "queued"
+    code = said(0, -10, stopped=True) + said(1, 75, stopped=True) + "sys.exit(75)"
+    assert run(of_all(tmp_path, code, after_stop=("touch", str(mark)), leave_s=0.0)) == 75
+    assert mark.exists() and "process 0 was killed by SIGUSR1" in capfd.readouterr().err
+
+
 def test_signals_go_by_the_command_that_brings_them(tmp_path):
     """What it does not end, the program is told to: `srun` then kills all."""
     send = "import sys; open('sent', 'a').write(sys.argv[1] + '\\n')"
