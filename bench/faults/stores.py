@@ -74,14 +74,10 @@ def _assert_same_losses(here: Path, whole: Path) -> None:
 def _train(place: Place, store: Proxy) -> None:
     """To the end; killed on the way, once a process and once all of them."""
     log = place.root / f"{store.scheme}.log"
-    command = runs.launch(
-        place.small,
-        store.url("run"),
-        *OVERRIDES,
-        runs.SLOWLY,
-        f"--logs={place.root / store.scheme}-logs",
-    )
-    with runs.running(command, log) as launcher:
+    logs = f"--logs={place.root / store.scheme}-logs"
+    command = runs.launch(place.small, store.url("run"), *OVERRIDES, logs)
+    slowly = [*command, f"--config.{runs.SLOWLY}"]
+    with runs.running(slowly, log) as launcher:
         _kill(place, launcher, log, [place.random.choice([0, 1])], starts=1)
         _kill(place, launcher, log, [0, 1], starts=2, saves=2)
         launcher.kill()

@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="Slurm is of Linux"),
 ]
 
-STEPS = 100
+STEPS = 160
 HEAVY = (f"train.end={STEPS} steps", "model.d_model=256", "model.d_ff=2048")
 """A quarter of a second a step: a run that lasts."""
 OFTEN = ("checkpoint.every=20 steps",)
@@ -83,7 +83,7 @@ def test_a_job_is_requeued_when_it_is_told_to_end_and_at_its_limit(config, undis
     """Each time it goes on from where all processes have saved."""
     workdir = tmp_path / "run"
     log = workdir / "logs" / sbatch.LOG
-    job = submit(config, workdir, "--sbatch=--time=1", "--notice-seconds=25")
+    job = submit(config, workdir, "--sbatch=--time=1", "--notice-seconds=35")
     with pytest.raises(AssertionError, match=f"is in the queue already, job {job}; stop it first"):
         submit(config, workdir)
     until(trains(log, 1), log)

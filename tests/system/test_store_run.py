@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -38,9 +39,7 @@ def short(config, tmp_path_factory) -> Path:
 
 
 def jaxlm(command: str, url: str, *rest: str) -> subprocess.CompletedProcess[str]:
-    from sys import executable
-
-    line = [executable, "-m", "jaxlm", command, f"--workdir={url}", *rest]
+    line = [sys.executable, "-m", "jaxlm", command, f"--workdir={url}", *rest]
     where = runs.environment(devices=1)
     return subprocess.run(line, capture_output=True, text=True, timeout=300, check=False, env=where)
 
@@ -89,12 +88,22 @@ def test_a_run_and_all_that_looks_at_it(store: Proxy, config, short, tmp_path):
         assert code == 0 and f"parameters from {url}/checkpoints/" in output, output
 
 
+IMPATIENT = """
+import sys
+from jaxlm import cli, lease
+lease.REFUSE_S = 1.0
+sys.exit(cli.main(sys.argv[1:]))
+"""
+"""The lock's holder is known to live once it is seen to write to it."""
+
+
 def test_one_run_at_a_time(store: Proxy, config, tmp_path):
     url, log = store.url("one/run"), tmp_path / "log"
     long = (*QUICK, "data.source=synthetic", "train.end=40000 steps", "checkpoint.keep=2")
     with runs.running(runs.train(config, url, *long), log) as process:
         runs.wait_until(runs.says(log, "step     12/"), process)
-        code, output = runs.finish(runs.train(config, url, *long), tmp_path / "second")
+        second = [sys.executable, "-c", IMPATIENT, *runs.train(config, url, *long)[3:]]
+        code, output = runs.finish(second, tmp_path / "second")
         assert code == 78 and f"{url}/lock: pid {process.pid} on " in output, output
         status = jaxlm("status", url)
         assert status.stdout.startswith("training") and str(process.pid) in status.stdout, status
