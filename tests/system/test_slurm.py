@@ -83,7 +83,9 @@ def test_a_job_is_requeued_when_it_is_told_to_end_and_at_its_limit(config, undis
     """Each time it goes on from where all processes have saved."""
     workdir = tmp_path / "run"
     log = workdir / "logs" / sbatch.LOG
-    job = submit(config, workdir, "--sbatch=--time=1", "--notice-seconds=35")
+    # Slurm sends its notice up to 30 s early: 18 to 48 s after a start. The run takes longer.
+    limit = ("--sbatch=--time=1", "--notice-seconds=12")
+    job = submit(config, workdir, *limit, f"--config.{runs.SLOWLY}")
     with pytest.raises(AssertionError, match=f"is in the queue already, job {job}; stop it first"):
         submit(config, workdir)
     until(trains(log, 1), log)
