@@ -16,6 +16,8 @@ import numpy as np
 
 from jaxlm import cli, train
 from launch import job
+from launch.local import plan
+from launch.process import Spec
 
 
 def launch(directory: Path, argv: list[str]) -> int:
@@ -26,7 +28,11 @@ def launch(directory: Path, argv: list[str]) -> int:
     program = (sys.executable, "-m", "bench.record_steps", str(directory), "train", *rest)
     count = int(processes.partition("=")[2])
     logs = job.logs_of(workdir)
-    return job.run(job.Job(program, workdir, logs, count, max_restarts=1_000_000))
+
+    def specs() -> tuple[Spec, ...]:
+        return plan(program, logs, count, job.free_port())
+
+    return job.run(job.Job(workdir, logs, specs, max_restarts=1_000_000))
 
 
 def record() -> int:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from launch import arguments, exits
-from launch.job import Job, logs_of, plan, run
+from launch.job import Job, log_of, logs_of, run
 from launch.place import PLACES, Place
-from launch.process import explained, say
+from launch.process import Spec, explained, say
 
 _EPILOG = """\
 All other arguments, or those after --, go to `jaxlm train` as they are: --config=FILE ...
@@ -27,16 +27,23 @@ restarts  after exit code 75 or a death by signal, as `python -m launch local`; 
 """
 
 
+def plan(place: Place, workdir: str, logs: Path, train: Sequence[str]) -> Spec:
+    """This host's process."""
+    program = (sys.executable, "-m", "jaxlm", "train", f"--workdir={workdir}", *train)
+    return Spec(place.process, (*program, *place.flags), log_of(place.process, logs))
+
+
 def main(argv: Sequence[str]) -> int:
     """`python -m launch host ARGUMENTS`; returns the exit code."""
     parser = _parser()
     args, rest = arguments.split(parser, argv)
+    logs = args.logs or logs_of(args.workdir)
     try:
+        spec = plan(_place(args), args.workdir, logs, rest)
         job = Job(
-            program=(sys.executable, "-m", "jaxlm", "train", f"--workdir={args.workdir}", *rest),
             workdir=args.workdir,
-            logs=args.logs or logs_of(args.workdir),
-            place=_place(args),
+            logs=logs,
+            specs=lambda: [spec],
             once=args.once or args.place in ("slurm", "jobset"),
             tells=args.tell,
             listens=args.listen,
@@ -45,7 +52,7 @@ def main(argv: Sequence[str]) -> int:
     except ValueError as e:
         parser.error(str(e))
     if args.dry_run:
-        print(shlex.join(plan(job, 0)[0].command))
+        print(shlex.join(spec.command))
         return exits.DONE
     try:
         return run(job)

@@ -23,7 +23,6 @@ from pathlib import Path
 from jaxlm import storage
 from launch import exits, progress
 from launch.exits import OF_ALL, Exit
-from launch.place import Place
 from launch.process import Events, Process, Spec, say, show
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -57,21 +56,12 @@ class Ready(enum.Enum):
 class Job:
     """What is to be run, and how patiently."""
 
-    program: tuple[str, ...]
-    """The command of one process, less the flags that tell it which process it is."""
     workdir: str
     """Path or URL."""
     logs: Path
-    """Where the processes' output goes."""
-    processes: int = 1
-    place: Place | None = None
-    """Of the one process, where other hosts run the others."""
-    of_all: bool = False
-    """Whether the one process starts those of all hosts."""
-    signaller: tuple[str, ...] = ()
-    """As in `Spec`."""
-    hosts: tuple[Spec, ...] = ()
-    """Launchers on other hosts, of one process each."""
+    """Directory of the processes' output."""
+    specs: Callable[[], Sequence[Spec]]
+    """The processes of one attempt."""
     listens: bool = False
     """Whether signals come on standard input, and the end of it is one: as in `Spec`."""
     before: Callable[[Pause], Ready] | None = None
@@ -93,25 +83,6 @@ class Job:
     long, since JAX lets none end in good order before all do."""
     kill_grace_s: float = 2.0
     """Once a process has died, how long the others have between SIGTERM and SIGKILL."""
-
-
-def plan(job: Job, port: int) -> tuple[Spec, ...]:
-    """The processes of one attempt; those of this machine meet at `127.0.0.1:port`."""
-    if job.of_all:
-        return (Spec(OF_ALL, job.program, job.logs / "launcher.log", job.signaller),)
-    if job.hosts:
-        return job.hosts
-    if job.place is not None:
-        here = job.place.process
-        return (Spec(here, job.program + job.place.flags, job.logs / f"process-{here}.log"),)
-    return tuple(
-        Spec(i, job.program + _flags(job, port, i), job.logs / f"process-{i}.log")
-        for i in range(job.processes)
-    )
-
-
-def _flags(job: Job, port: int, index: int) -> tuple[str, ...]:
-    return Place(index, job.processes, f"127.0.0.1:{port}", "127.0.0.1").flags
 
 
 def run(job: Job) -> int:
@@ -138,7 +109,8 @@ def run(job: Job) -> int:
             if best is None:
                 began = progress.POSITIONS[job.what](job.workdir)
                 best = -1 if began is None else began
-            ended, stopped = _attempt(job, events)
+            specs = job.specs()
+            ended, stopped = _attempt(specs, job, events)
             cause = exits.cause(ended)
             if job.tells:
                 for e in ended:
@@ -149,7 +121,7 @@ def run(job: Job) -> int:
             asked = stopped or any(e.stopped for e in ended)
             if cause.graceful and asked:
                 return _stopped(cause, job)
-            _report(cause, ended, job)
+            _report(cause, ended, specs, job)
             if cause.code == exits.RESTART and asked and job.after_stop:
                 return _stopped(cause, job)  # a signal too many has ended one that was ending
             if cause.code != exits.RESTART or stopped or job.once:
@@ -178,13 +150,13 @@ def _stopped(cause: Exit, job: Job) -> int:
     return cause.code
 
 
-def _attempt(job: Job, events: Events) -> tuple[list[Exit], bool]:
+def _attempt(specs: Sequence[Spec], job: Job, events: Events) -> tuple[list[Exit], bool]:
     """All processes from start to end: their exits, and whether someone asked us to stop."""
     running: dict[int, Process] = {}
     ended: list[Exit] = []
     stopped, pressed_s, kill_at = False, math.inf, math.inf
     try:
-        for spec in plan(job, free_port()):
+        for spec in specs:
             running[spec.index] = Process(spec, events)
         while running:
             event = next_event(events, kill_at)
@@ -260,9 +232,9 @@ def stop_signals_to(events: Events) -> Iterator[None]:
             signal.signal(s, handler)
 
 
-def _report(cause: Exit, ended: Sequence[Exit], job: Job) -> None:
-    name = "launcher.log" if cause.index == OF_ALL else f"process-{cause.index}.log"
-    log = job.hosts[cause.index].log if job.hosts else job.logs / name
+def _report(cause: Exit, ended: Sequence[Exit], specs: Sequence[Spec], job: Job) -> None:
+    logs = {spec.index: spec.log for spec in specs}
+    log = logs.get(cause.index) or log_of(cause.index, job.logs)  # else of another host's process
     say(f"{cause}; its log is {log}")
     if not cause.graceful:
         for line in cause.tail:
@@ -276,6 +248,11 @@ def logs_of(workdir: str) -> Path:
     """Where the output goes if nobody says where."""
     name = workdir.rstrip("/").rpartition("/")[2]
     return (Path("runs", name) if storage.is_url(workdir) else Path(workdir)) / "logs"
+
+
+def log_of(index: int, logs: Path) -> Path:
+    """The log of a process, or of what starts those of all hosts."""
+    return logs / ("launcher.log" if index == OF_ALL else f"process-{index}.log")
 
 
 def _at(position: int) -> str:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from launch import arguments, exits, foreground
-from launch.job import Job, free_port, logs_of, plan
+from launch.job import Job, free_port, log_of, logs_of
+from launch.place import Place
+from launch.process import Spec
 
 _EPILOG = """\
 All other arguments, or those after --, go to `jaxlm train`: --config=FILE, --config.a.b=VALUE ...
@@ -29,6 +31,15 @@ is a crash, a bug that a restart would only repeat. 2 and 78 win over 75.
 """
 
 
+def plan(program: Sequence[str], logs: Path, processes: int, port: int) -> tuple[Spec, ...]:
+    """Processes of a program; of several, each is told its place, and where they meet."""
+    places = (Place(i, processes, f"127.0.0.1:{port}", "127.0.0.1") for i in range(processes))
+    return tuple(
+        Spec(place.process, (*program, *place.flags), log_of(place.process, logs))
+        for place in places
+    )
+
+
 def main(argv: Sequence[str]) -> int:
     """`python -m launch local [status|logs|stop] ARGUMENTS`; returns the exit code."""
     return arguments.act(argv, foreground.actions("local", "process-{}.log"), _submit)
@@ -38,12 +49,15 @@ def _submit(argv: Sequence[str]) -> int:
     args, rest = arguments.split(_parser(), argv)
     train = (sys.executable, "-m", "jaxlm", "train", f"--workdir={args.workdir}", *rest)
     logs = args.logs or logs_of(args.workdir)
-    job = Job(train, args.workdir, logs, args.processes, max_restarts=args.max_restarts)
+
+    def specs() -> tuple[Spec, ...]:
+        return plan(train, logs, args.processes, free_port())
+
     if args.dry_run:
-        for spec in plan(job, free_port()):
+        for spec in specs():
             print(shlex.join(spec.command))
         return exits.DONE
-    return foreground.run(job)
+    return foreground.run(Job(args.workdir, logs, specs, max_restarts=args.max_restarts))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -57,9 +57,8 @@ class Process:
         self._far = spec.listens or spec.index == exits.OF_ALL
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._told: Exit | None = None
-        # -I -S: the guard starts in 10 ms and sees no user site; the command it becomes does.
         self._popen = subprocess.Popen(
-            [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), *spec.command],
+            guard.command(spec.command),
             stdin=subprocess.PIPE if spec.listens else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

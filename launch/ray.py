@@ -14,8 +14,8 @@ from pathlib import Path
 
 from jaxlm import storage
 from launch import arguments, exits, foreground, progress, ray_node, sbatch
-from launch.job import Job, logs_of, plan
-from launch.place import Place
+from launch.job import Job, log_of, logs_of
+from launch.process import Spec
 
 _EPILOG = """\
 All other arguments, or those after --, go to `data_tools build` as they are: --config.a.b=VALUE ...
@@ -89,17 +89,12 @@ def _start(argv: Sequence[str]) -> int:
 def _run_at(args: argparse.Namespace, rest: Sequence[str]) -> int:
     """On a cluster that is there."""
     where = (f"--ray-address={args.address}", f"--workdir={args.workdir}")
-    job = Job(
-        program=(*ray_node.BUILD, *where, f"--config={args.config}", *rest),
-        workdir=args.workdir,
-        logs=args.logs or logs_of(args.workdir),
-        place=Place(0, 1, ""),
-        max_restarts=args.max_restarts,
-        what="build",
-    )
+    logs = args.logs or logs_of(args.workdir)
+    build = Spec(0, (*ray_node.BUILD, *where, f"--config={args.config}", *rest), log_of(0, logs))
     if args.dry_run:
-        print(shlex.join(plan(job, 0)[0].command))
+        print(shlex.join(build.command))
         return exits.DONE
+    job = Job(args.workdir, logs, lambda: [build], max_restarts=args.max_restarts, what="build")
     return foreground.run(job)
 
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launch import arguments, exits
+from launch.exits import OF_ALL
 from launch.foreground import add_lines, show_log
-from launch.job import Job, logs_of, run
-from launch.process import say
+from launch.job import Job, log_of, logs_of, run
+from launch.process import Spec, say
 from launch.tool import Refused, Tool
 
 LOG = "slurm.log"
@@ -128,12 +129,16 @@ def run_here(kind: Kind, argv: Sequence[str]) -> int:
     srun = ("srun", "--cpu-bind=none", "--mpi=none", "--kill-on-bad-exit=0", "--wait=0")
     host = (sys.executable, "-m", "launch", *kind.on_node)
     where = (f"--workdir={args.workdir}", f"--logs={args.logs}")
+    all_hosts = Spec(
+        index=OF_ALL,
+        command=(*srun, *host, *where, "--", *rest),
+        log=log_of(OF_ALL, args.logs),
+        signaller=("scancel", "--signal={signal}", number),
+    )
     job = Job(
-        program=(*srun, *host, *where, "--", *rest),
         workdir=args.workdir,
         logs=args.logs,
-        of_all=True,
-        signaller=("scancel", "--signal={signal}", number),
+        specs=lambda: [all_hosts],
         after_stop=("scontrol", "requeue", number),
         max_restarts=args.max_restarts,
         what=kind.what,

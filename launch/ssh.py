@@ -149,7 +149,7 @@ def _submit(argv: Sequence[str]) -> int:
             print(shlex.join(spec.command))
         return exits.DONE
     check(hosts)
-    job = Job((), args.workdir, logs, hosts=specs, max_restarts=args.max_restarts)
+    job = Job(args.workdir, logs, lambda: specs, max_restarts=args.max_restarts)
     return foreground.run(job)
 
 

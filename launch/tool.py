@@ -3,10 +3,13 @@
 import json
 import re
 import shlex
+import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from launch import guard
 
 WAIT_S = 120.0
 """That a call may take which asks for little."""
@@ -32,9 +35,11 @@ class Tool:
     ) -> str:
         """What it prints; `Refused` if it fails: `name`, or else the command without its flags."""
         name = name or shlex.join(word for word in command if not word.startswith("-"))
+        if shutil.which(command[0]) is None:
+            raise self._missing(command[0])
         try:
             done = subprocess.run(
-                command,
+                guard.command(command),
                 input=stdin,
                 capture_output=True,
                 text=True,
@@ -42,8 +47,6 @@ class Tool:
                 check=False,
                 start_new_session=True,  # a Ctrl-C is ours to act upon
             )
-        except FileNotFoundError:
-            raise self._missing(command[0]) from None
         except subprocess.TimeoutExpired:
             raise Refused(f"{name}: no answer within {wait_s:.0f} s") from None
         if done.returncode:

@@ -19,9 +19,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from launch import arguments, exits, foreground, queued, tpu_vm_arguments
+from launch.exits import OF_ALL
 from launch.gcloud import GCLOUD
-from launch.job import Job
-from launch.process import say
+from launch.job import Job, log_of
+from launch.process import Spec, say
 from launch.queued import Request, Resource
 from launch.tool import Refused
 from launch.tpu_vm_arguments import Run
@@ -164,17 +165,16 @@ def run(what: Run) -> int:
     planned = plan(what)
     resource = Resource(what.request, planned.prepare, what.poll_s)
     resource.check()
-    one = Job(
-        program=planned.attempt,
+    workers = Spec(OF_ALL, planned.attempt, log_of(OF_ALL, what.logs), planned.signal)
+    job = Job(
         workdir=what.workdir,
         logs=what.logs,
-        of_all=True,
-        signaller=planned.signal,
+        specs=lambda: [workers],
         before=resource.ready,
         max_restarts=what.max_restarts,
     )
     try:
-        return foreground.run(one)
+        return foreground.run(job)
     except KeyboardInterrupt:
         return exits.RESTART
     finally:

@@ -14,6 +14,7 @@ import pytest
 from launch import foreground
 from launch.job import Job
 from launch.local import main
+from launch.process import Spec
 from tests.launch.watch import until, until_text
 
 PROGRAM = """
@@ -30,8 +31,10 @@ LAUNCHER = """
 import sys, pathlib
 from launch import foreground
 from launch.job import Job
-program = (sys.executable, "-c", sys.argv[1], sys.argv[2])
-sys.exit(foreground.run(Job(program, sys.argv[2], pathlib.Path(sys.argv[2], "logs"))))
+from launch.process import Spec
+logs = pathlib.Path(sys.argv[2], "logs")
+spec = Spec(0, (sys.executable, "-c", sys.argv[1], sys.argv[2]), logs / "process-0.log")
+sys.exit(foreground.run(Job(sys.argv[2], logs, lambda: [spec])))
 """
 
 
@@ -58,7 +61,8 @@ def test_it_is_found_and_stopped_once_all_have_saved(tmp_path, launcher, capfd):
 
 
 def test_a_work_directory_has_one(tmp_path, launcher):
-    job = Job(("true",), str(tmp_path), tmp_path / "logs")
+    spec = Spec(0, ("true",), tmp_path / "logs/process-0.log")
+    job = Job(str(tmp_path), tmp_path / "logs", lambda: [spec])
     with pytest.raises(ValueError, match=f"process {launcher.pid} on .* is running this already"):
         foreground.run(job)
     launcher.kill()

@@ -16,6 +16,7 @@ from launch.exits import Exit
 from launch.host import main
 from launch.job import Job, run
 from launch.place import Place
+from launch.process import Spec
 from tests.launch.watch import until_text
 
 TRAIN = ("--workdir=/w", "--config=c.py")
@@ -111,9 +112,10 @@ def test_the_place_of_a_tpu_vm():
 HOST = "import sys, time; sys.path.insert(0, '.'); from launch.exits import Exit; "
 
 
-def of_all(tmp_path: Path, code: str, **more) -> Job:
+def of_all(tmp_path: Path, code: str, signaller: tuple[str, ...] = (), **more) -> Job:
     program = (sys.executable, "-u", "-c", HOST + code)
-    return Job(program, str(tmp_path), tmp_path / "logs", of_all=True, max_restarts=0, **more)
+    spec = Spec(exits.OF_ALL, program, tmp_path / "logs/launcher.log", signaller)
+    return Job(str(tmp_path), tmp_path / "logs", lambda: [spec], max_restarts=0, **more)
 
 
 def said(index: int, status: int, stopped: bool = False) -> str:
@@ -180,9 +182,9 @@ def test_signals_go_by_the_command_that_brings_them(tmp_path):
 def test_what_it_hears_may_be_torn(tmp_path):
     """The connection is lost in the midst of a word: the process is asked to end all the same."""
     code = "import signal, sys; signal.signal(15, lambda *_: sys.exit(75)); print('up')\nwhile 1: 0"
-    job = "import sys; from pathlib import Path; from launch.job import *; "
-    job += f"sys.exit(run(Job((sys.executable, '-c', {code!r}), sys.argv[1], Path(sys.argv[1]), "
-    job += "once=True, listens=True)))"
+    job = "import sys; from pathlib import Path; from launch.job import *; w = Path(sys.argv[1]); "
+    job += f"spec = Spec(0, (sys.executable, '-c', {code!r}), w / 'process-0.log'); "
+    job += "sys.exit(run(Job(str(w), w, lambda: [spec], once=True, listens=True)))"
     command = [sys.executable, "-c", job, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         until_text(tmp_path / "process-0.log", "up\n")

@@ -14,8 +14,8 @@ import pytest
 from jaxlm import rollcall
 from launch import job as jobs
 from launch.exits import Exit
-from launch.job import Job, plan, run
-from launch.local import main
+from launch.job import Job, run
+from launch.local import main, plan
 from tests.launch.watch import is_gone, until, until_text
 
 PRELUDE = """
@@ -30,9 +30,9 @@ def on_sigterm(code):
 
 def job(workdir: Path, code: str, processes: int = 2, max_restarts: int = 3) -> Job:
     program = (sys.executable, "-c", PRELUDE + code, str(workdir))
-    place = str(workdir), workdir / "logs"
+    logs = workdir / "logs"
     patience = {"max_restarts": max_restarts, "peer_grace_s": 5.0, "kill_grace_s": 0.3}
-    return Job(program, *place, processes, **patience)
+    return Job(str(workdir), logs, lambda: plan(program, logs, processes, 1234), **patience)
 
 
 @pytest.fixture(autouse=True)
@@ -53,14 +53,14 @@ def test_a_free_port_is_given_to_nobody_who_asks_for_any():
 
 
 def test_each_process_is_told_its_place(tmp_path):
-    specs = plan(Job(("train",), str(tmp_path), tmp_path, processes=2), port=1234)
+    specs = plan(["train"], tmp_path, processes=2, port=1234)
     shared = ("train", "--coordinator=127.0.0.1:1234", "--bind=127.0.0.1", "--processes=2")
     assert [s.command for s in specs] == [(*shared, "--process=0"), (*shared, "--process=1")]
     assert [s.log.name for s in specs] == ["process-0.log", "process-1.log"]
 
 
 def test_one_process_needs_no_coordinator(tmp_path):
-    assert plan(Job(("train",), str(tmp_path), tmp_path), port=1234)[0].command == ("train",)
+    assert plan(["train"], tmp_path, processes=1, port=1234)[0].command == ("train",)
 
 
 def test_output_of_process_0_is_as_it_is(tmp_path, capfd):
@@ -208,9 +208,9 @@ def launcher(tmp_path):
     started = []
 
     def start(code: str, *before: str, output: int = subprocess.PIPE) -> subprocess.Popen:
-        imports = "import sys\nfrom pathlib import Path\nfrom launch.job import *\n"
-        source = f"{imports}sys.exit(run({job(tmp_path, code)!r}))"
-        command = [*before, sys.executable, "-c", source.replace("PosixPath", "Path")]
+        source = "import sys; from pathlib import Path; from tests.launch.test_local import *; "
+        source += "sys.exit(run(job(Path(sys.argv[1]), sys.argv[2])))"
+        command = [*before, sys.executable, "-c", source, str(tmp_path), code]
         process = subprocess.Popen(
             command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
@@ -289,8 +289,9 @@ def test_with_nohup_it_outlives_its_terminal(tmp_path, launcher):
 
 
 def test_stopped_while_it_waits_to_start_again(tmp_path):
-    code = "import sys; from launch.job import *; from pathlib import Path; w = sys.argv[1]; "
-    code += "sys.exit(run(Job(('sh', '-c', 'exit 75'), w, Path(w), max_restarts=9)))"
+    code = "import sys; from launch.job import *; from pathlib import Path; w = Path(sys.argv[1]); "
+    code += "spec = Spec(0, ('sh', '-c', 'exit 75'), w / 'log'); "
+    code += "sys.exit(run(Job(str(w), w, lambda: [spec], max_restarts=9)))"
     command = [sys.executable, "-c", code, str(tmp_path)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None

@@ -26,31 +26,20 @@ from jaxlm.errors import EnvironmentProblem
 from jaxlm.schema import load
 from tests.data_tools import test_engines as work
 from tests.data_tools.test_kill import children, committed, finish, prepare, same
+from tests.system import ray_nodes
 
 pytest.importorskip("ray")
 
 if TYPE_CHECKING:
     from ray.cluster_utils import Cluster
 
-pytestmark = [
-    pytest.mark.system,
-    # Ray forks to start its processes; they exec at once, so that JAX, where an earlier test has
-    # loaded it here, is not used in them.
-    pytest.mark.filterwarnings(r"ignore:os.fork\(\) was called:RuntimeWarning"),
-]
-
-NODE = {"num_cpus": 1, "object_store_memory": 100 << 20}
+pytestmark = [pytest.mark.system, ray_nodes.FORKS]
 
 
 @pytest.fixture
 def nodes() -> "Iterator[Cluster]":
-    """A cluster of two nodes with a CPU each."""
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(initialize_head=True, head_node_args=NODE | {"include_dashboard": False})
-    cluster.add_node(**NODE)
-    yield cluster
-    cluster.shutdown()
+    with ray_nodes.cluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture

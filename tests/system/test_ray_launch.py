@@ -14,7 +14,7 @@ import pytest
 from launch import place, sbatch
 from tests.data_tools.test_kill import committed, finish, prepare, same
 from tests.launch.watch import until
-from tests.system import slurm
+from tests.system import ray_nodes, slurm
 from tests.system.test_ray import outputs
 
 pytest.importorskip("ray")
@@ -153,14 +153,12 @@ def test_a_wrong_recipe_ends_the_job_at_once(queue, workdir):
     assert "starting again" not in log(workdir)
 
 
+@ray_nodes.FORKS
 def test_a_cluster_that_is_there(workdir, local):
-    from ray.cluster_utils import Cluster
-
-    node = {"num_cpus": 1, "object_store_memory": 100 << 20}
-    cluster = Cluster(initialize_head=True, head_node_args=node | {"include_dashboard": False})
-    command = [sys.executable, "-m", "launch", "ray", f"--address={cluster.address}"]
+    command = [sys.executable, "-m", "launch", "ray"]
     command += [f"--config={workdir / 'recipe.json'}", f"--workdir={workdir}"]
-    try:
+    with ray_nodes.cluster() as cluster:
+        command.append(f"--address={cluster.address}")
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
             until(lambda: committed(workdir, "stages/read") >= 2, PATIENCE_S)
             process.terminate()
@@ -168,7 +166,5 @@ def test_a_cluster_that_is_there(workdir, local):
         assert process.returncode == 75, err
         assert "launch: stopped as asked; the same command goes on from there" in err
         done = subprocess.run(command, capture_output=True, text=True)
-    finally:
-        cluster.shutdown()
     assert done.returncode == 0, done.stdout
     same(workdir, local)
