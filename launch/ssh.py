@@ -51,8 +51,9 @@ All other arguments, or those after --, go to `jaxlm train`: --config=FILE, --co
 
 hosts     a file with a destination of ssh's a line, as name, user@name or ssh://user@name:port;
           # begins a comment; process 0 runs on the first one
-needs     ssh to all of them without a password; the same code, Python, corpus and work directory
-          (or URLs) on all of them; the first one's port 61440 or one of the 4,095 above it
+needs     ssh to all of them without a password, to any login shell but tcsh; the same code, Python,
+          corpus and work directory (or URLs) on all of them; the first one's port 61440 or one of
+          the 4,095 above it
 output    of process 0 as it is, of others after "[index] "; here in LOGS/ssh-I.log, on each host
           in LOGS/process-I.log
 

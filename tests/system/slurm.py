@@ -35,7 +35,10 @@ KillWait=10
 OverTimeLimit=0
 SchedulerParameters=sched_interval=1,batch_sched_delay=1
 NodeName={host} NodeAddr=127.0.0.1 CPUs=4 RealMemory=2000
-PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP GraceTime=60
+PartitionName=urgent Nodes={host} PriorityTier=2 State=UP
 """
 """A job that goes back into the queue waits for `cred_expire` and ten seconds. Jobs of two clusters
 on this machine have other numbers, from which their ports are made."""

@@ -74,9 +74,9 @@ def queued(job: str) -> str:
 
 
 def ends(job: str) -> bool:
-    command = ("scontrol", "show", "job", job)
-    said = subprocess.run(command, capture_output=True, text=True).stdout
-    return not any(f"JobState={state}" in said for state in ("PENDING", "RUNNING", "COMPLETING"))
+    states = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
+    said = sbatch.SLURM.call(("scontrol", "show", "job", job))
+    return any(f"JobState={state}" in said for state in states)
 
 
 def test_a_job_is_requeued_when_it_is_told_to_end_and_at_its_limit(config, undisturbed, tmp_path):
@@ -101,6 +101,23 @@ def test_a_job_is_requeued_when_it_is_told_to_end_and_at_its_limit(config, undis
     runs.assert_same(runs.state(workdir, STEPS), runs.state(undisturbed, STEPS))
     assert f"step    {STEPS}/{STEPS}" in launch("logs", f"--workdir={workdir}")
     assert sbatch.GONE in launch("status", f"--workdir={workdir}")
+
+
+def test_a_job_gives_way_to_an_urgent_one(config, tmp_path):
+    """By Slurm's own preemption: it saves within the partition's grace time, and comes back."""
+    workdir = tmp_path / "run"
+    log = workdir / "logs" / sbatch.LOG
+    job = submit(config, workdir)
+    until(trains(log, 1), log)
+    urgent = ("--partition=urgent", "--exclusive", f"--output={tmp_path}/urgent.log")
+    sbatch.SLURM.call(("sbatch", "--wait", *urgent, "--wrap=true"), wait_s=120)
+    assert runs.committed(workdir), "it was ended before it had saved"
+    until(trains(log, 2), log)
+    text = log.read_text()
+    assert "SIGTERM: saving" in text and f"stopped as asked: scontrol requeue {job}" in text, text
+    assert workdirs.history(workdir)[-1].step > 0
+    launch("stop", f"--workdir={workdir}")
+    until(lambda: ends(job), log)
 
 
 def test_a_job_that_is_stopped_is_not_requeued(config, tmp_path):
