@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from jaxlm import platforms, site, storage, terminal
+from jaxlm import allocator, platforms, site, storage, terminal
 from jaxlm.errors import EnvironmentProblem, UserError
 
 if TYPE_CHECKING:
@@ -110,6 +110,11 @@ def parser() -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         command.set_defaults(run=run)
+        if name in allocator.COMMANDS:
+            # Read by `allocator` before this; here it is known, and explained.
+            command.add_argument(
+                allocator.FLAG, action="store_true", help="on a CPU: slower steps, less memory"
+            )
         return command
 
     _add_train(add("train", _train, "trains, or resumes what lies in the work directory"))
