@@ -13,12 +13,23 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from jaxlm import allocator
 
 DEMO = Path(__file__).resolve().parents[1] / "configs" / "demo.py"
 CASES = ("demo", "float32", "bfloat16")
 """The demo's model of 1M parameters, and the one of `bench.step` of 56M."""
+
+
+class Figures(NamedTuple):
+    """Medians over the steps of a process."""
+
+    step_s: float
+    cpu_s: float
+    """Of all threads; what else runs on the machine moves it less."""
+    peak_bytes: int
+    """Resident."""
 
 
 def settings() -> dict[str, str]:
@@ -40,7 +51,7 @@ def main() -> int:
     if args.inside:
         print(json.dumps(measure(args.case, args.seconds)))
         return 0
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in settings()}
+    found: dict[str, list[Figures]] = {name: [] for name in settings()}
     with tempfile.TemporaryDirectory() as programs:
         for number in range(args.rounds + 1):
             for name, tunables in settings().items():
@@ -49,18 +60,20 @@ def main() -> int:
                     break
                 found[name].append(figures)
     for name, figures in found.items():
-        ratios = [plain[0] / own[0] for plain, own in zip(found["plain"], figures, strict=True)]
-        step_s, peak = map(statistics.median, zip(*figures, strict=True))
+        pairs = list(zip(found["plain"], figures, strict=True))
+        ratios = [plain.step_s / own.step_s for plain, own in pairs]
         low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
+        of_cpu = statistics.median(plain.cpu_s / own.cpu_s for plain, own in pairs)
+        step_s, cpu_s, peak = (statistics.median(column) for column in zip(*figures, strict=True))
         print(
-            f"{name:<36}{step_s:>8.3f} s/step  {middle:>6.3f} times ({low:.3f} to {high:.3f})"
-            f"  peak {peak / 1e9:>6.2f} GB",
+            f"{name:<36}{step_s:>7.3f} s/step  {middle:>5.2f} times ({low:.2f} to {high:.2f})"
+            f"  {cpu_s:>7.3f} CPU s/step  {of_cpu:>5.2f} times  peak {peak / 1e9:>6.2f} GB",
             flush=True,
         )
     return 0
 
 
-def _fresh(case: str, seconds: float, tunables: str, programs: str) -> tuple[float, float]:
+def _fresh(case: str, seconds: float, tunables: str, programs: str) -> Figures:
     command = [sys.executable, "-m", "bench.malloc", f"--case={case}", f"--seconds={seconds}"]
     kept = {"JAX_COMPILATION_CACHE_DIR": programs, "JAX_PLATFORMS": "cpu"}
     set_here = {allocator.VARIABLE: tunables} if tunables else {}
@@ -71,11 +84,11 @@ def _fresh(case: str, seconds: float, tunables: str, programs: str) -> tuple[flo
         text=True,
         check=True,
     )
-    return tuple(json.loads(done.stdout.splitlines()[-1]))
+    return Figures(*json.loads(done.stdout.splitlines()[-1]))
 
 
-def measure(case: str, seconds: float) -> tuple[float, int]:
-    """Median seconds of a step, and peak resident bytes of this process."""
+def measure(case: str, seconds: float) -> Figures:
+    """Of this process."""
     from bench import step
     from jaxlm import config
 
@@ -85,14 +98,18 @@ def measure(case: str, seconds: float) -> tuple[float, int]:
     else:
         cfg = step.config("float32" if case == "float32" else "bfloat16", "unroll")
     times: list[float] = []
+    used: list[float] = []
     with step.trainer(cfg) as ours, ours.loader() as loader:
         ours.warm_up(next(loader))
         end = time.perf_counter() + seconds
         for batch in loader:
+            before = time.process_time()
             times.append(ours.timed(batch).seconds)
+            used.append(time.process_time() - before)
             if time.perf_counter() > end and len(times) >= 3:
                 break
-    return statistics.median(times), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return Figures(statistics.median(times), statistics.median(used), peak)
 
 
 if __name__ == "__main__":

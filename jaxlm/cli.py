@@ -315,9 +315,10 @@ def _plan(args: argparse.Namespace) -> int:
 
 
 def _evaluate(args: argparse.Namespace) -> int:
+    cfg = _of_run(args)
     from jaxlm import commands
 
-    return commands.evaluate(_of_run(args), args.workdir)
+    return commands.evaluate(cfg, args.workdir)
 
 
 def _sample(args: argparse.Namespace) -> int:
@@ -370,10 +371,16 @@ def _status(args: argparse.Namespace) -> int:
 
 
 def _config(args: argparse.Namespace) -> int:
-    from jaxlm import commands, config
+    from jaxlm import config, schema
 
     placeholder = () if args.config else ("data.manifest=MANIFEST",)
-    return commands.describe(config.load(args.config, (*placeholder, *args.overrides)))
+    cfg = config.load(args.config, (*placeholder, *args.overrides))
+    print(
+        "[fixed] a resume refuses a change, [recorded] writes it to history.jsonl, [free] is free"
+    )
+    for field in schema.described(cfg):
+        print(field)
+    return 0
 
 
 def _of_run(args: argparse.Namespace, saved: str = "config.json") -> "Config":

@@ -25,6 +25,7 @@ import jax
 # JAX's own, in files, takes a torn or damaged one for good: nothing says where else to keep them.
 from jax._src import compilation_cache
 from jax._src.compilation_cache_interface import CacheInterface
+from jaxlib._jax import Device  # jax.Device is a variable to a type checker
 
 from jaxlm import terminal
 from jaxlm.errors import EnvironmentProblem
@@ -38,7 +39,7 @@ PART_S = 3600.0
 _CPUINFO = Path("/proc/cpuinfo")
 
 
-def keep(device: jax.Device) -> None:
+def keep(device: Device) -> None:
     """From here on what is compiled is kept, and found again, if this process runs on the CPU.
 
     A directory that the user gave to JAX stands (JAX_COMPILATION_CACHE_DIR), and that he turned
@@ -96,7 +97,7 @@ class Kept(CacheInterface):
         self._machine, self._limit = machine, limit
         self._told = False
 
-    def get(self, key: str) -> bytes | None:
+    def get(self, key: str) -> bytes | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """None if there is none; one that is damaged is deleted, and is none."""
         path = self._file(key)
         try:
