@@ -16,6 +16,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxlm import (
+    allocator,
     cluster,
     evaluate,
     metrics,
@@ -88,6 +89,8 @@ def train(cfg: Config, directory: Workdir, options: Options, stop: Stop) -> int:
         still_ours = stack.enter_context(lock)
         stack.enter_context(site.shared(directory, main))
         stack.enter_context(ledger)
+        if allocator.in_force:
+            say(allocator.LINE)
         run = run_lib.prepare(cfg, directory, before_commit)
         rollback.abandon_overtaken(run)
         with jax.set_mesh(run.mesh), _closing(run):
