@@ -177,7 +177,7 @@ class Trace:
         shard, size = self._shard(pieces[0]), self._files.manifest.chunk_tokens
         chunks = Shards(self._files, shard.split, size)
         parts = [
-            _part(entry, i * size, chunks.read(shard, [i])[0])
+            _part(entry, i * size, chunks.read([(shard, i)])[0])
             for entry in pieces
             for i in _targets(entry, size)
         ]

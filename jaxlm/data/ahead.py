@@ -31,10 +31,10 @@ class Ahead:
         files: StoredFiles,
         batches: Sequence[np.ndarray],
         shards_at: Callable[[np.ndarray], Iterable[Shard]],
-        keep_open: Callable[[Callable[[Shard], bool]], None],
+        keep_open: Callable[[Callable[[str], bool]], None],
         shards: int,
     ):
-        """`shards_at`: those of some positions; `keep_open`: closes all but the ones it is told;
+        """`shards_at`: those of some positions; `keep_open`: closes all but those of these paths;
         `shards`: so many ahead, see `room_ahead`."""
         self._files, self._batches, self._shards_at = files, batches, shards_at
         self._keep_open, self._shards = keep_open, shards
@@ -86,7 +86,7 @@ class Ahead:
             while not self._stopped:
                 if self._reached > self._closed:
                     self._closed = self._reached
-                    self._keep_open(lambda shard: self._last.get(shard.path, -1) >= self._reached)
+                    self._keep_open(lambda path: self._last.get(path, -1) >= self._reached)
                 if until():
                     return True
                 self._moved.wait()

@@ -32,9 +32,17 @@ PLAN_ROWS = 4096
 HELD_OUT_KEY = np.zeros(1, np.uint64)
 """Of the order of held-out rows: the same in every run, so that runs can be compared."""
 
+READ_ROWS = 64
+"""Rows read at once, or one batch: of 8 at once, threads would spend half their time on each other.
+Rows of 2,048 from a warm cache take 23 us each so, 48 to 120 us in batches of 8."""
+
+READER = "readahead_buffer_size:0,max_parallelism:0,footer_prefetch_bytes:4096"
+"""Options: no threads of its own, and no more read than is needed. To open a shard takes 20 us so;
+by default its last MB is read with the footer, in 50 to 120 us."""
+
 READ_THREADS, READ_AHEAD = 4, 8
-"""Threads that read, and batches ready or in work. For storage that takes milliseconds a read; from
-a warm cache one thread is as fast."""
+"""Threads that read, and reads of `READ_ROWS` that are done or in work. For storage that takes
+milliseconds a read; from a warm cache one thread is as fast."""
 
 
 class Shards:
@@ -59,20 +67,24 @@ class Shards:
             for name, shards in self.by_source.items()
         }
 
-    def read(self, shard: Shard, rows: Sequence[int]) -> np.ndarray:
+    def read(self, rows: Sequence[tuple[Shard, int]]) -> np.ndarray:
         """ids[N, T + 1] of these rows. `ManifestError` names a damaged shard and its record."""
+        if not rows:
+            return np.empty((0, self.seq_len + 1), self.dtype)
         k = self.chunks_per_row
-        records = [self._record(shard, row * k + i) for row in rows for i in range(k)]
+        records = [self._record(shard, row * k + i) for shard, row in rows for i in range(k)]
         ids = np.frombuffer(b"".join(records), self.dtype).reshape(len(rows), k, -1)
         if ids.max() >= self.manifest.vocab_size:
+            shard, row = rows[ids.max(axis=(1, 2)).argmax()]
             raise ManifestError(
-                f"{self.files.name(shard)}: id {ids.max()} in rows {list(rows)}, the vocabulary "
+                f"{self.files.name(shard)}: id {ids.max()} in row {row}, the vocabulary "
                 f"has {self.manifest.vocab_size}; build the corpus again"
             )
-        torn = np.flatnonzero((ids[:, :-1, -1] != ids[:, 1:, 0]).any(axis=1))
-        if torn.size:
+        torn = (ids[:, :-1, -1] != ids[:, 1:, 0]).any(axis=1)
+        if torn.any():
+            shard, row = rows[torn.argmax()]
             raise ManifestError(
-                f"{self.files.name(shard)}: the chunks of row {rows[torn[0]]} do not join: each "
+                f"{self.files.name(shard)}: the chunks of row {row} do not join: each "
                 "must start with the last token of the one before; build the corpus again"
             )
         return np.concatenate([ids[:, :, :-1].reshape(len(rows), -1), ids[:, -1, -1:]], axis=1)
@@ -100,26 +112,27 @@ class _Readers:
 
     def __init__(self, files: Files):
         self._files, self._lock = files, threading.Lock()
-        self._open: OrderedDict[Shard, tuple[ArrayRecordReader, Hold]] = OrderedDict()
+        self._open: OrderedDict[str, tuple[ArrayRecordReader, Hold]] = OrderedDict()
+        """By path: to hash a whole shard takes longer than the rest of the look-up."""
 
     def __call__(self, shard: Shard) -> ArrayRecordReader:
         with self._lock:
-            if shard in self._open:
-                self._open.move_to_end(shard)
-                return self._open[shard][0]
+            if shard.path in self._open:
+                self._open.move_to_end(shard.path)
+                return self._open[shard.path][0]
         hold = self._files.hold(shard, self._close_oldest)
         reader = _open_shard(hold.path, self._files.name(shard), shard)
         with self._lock:
-            self._open[shard] = reader, hold
+            self._open[shard.path] = reader, hold
             while len(self._open) > OPEN_SHARDS:
                 self._open.popitem(last=False)
         return reader
 
-    def keep(self, wanted: Callable[[Shard], bool]) -> None:
-        """Closes all but the wanted ones."""
+    def keep(self, wanted: Callable[[str], bool]) -> None:
+        """Closes all but the wanted ones, by path."""
         with self._lock:
-            for shard in [shard for shard in self._open if not wanted(shard)]:
-                del self._open[shard]
+            for path in [path for path in self._open if not wanted(path)]:
+                del self._open[path]
 
     def _close_oldest(self) -> bool:
         """False if none is open."""
@@ -128,7 +141,7 @@ class _Readers:
 
 
 def _open_shard(path: Path, name: str, shard: Shard) -> ArrayRecordReader:
-    reader = ArrayRecordReader(str(path), options="readahead_buffer_size:0,max_parallelism:0")
+    reader = ArrayRecordReader(str(path), options=READER)
     # A damaged file opens all the same, with no records in it.
     if not reader.ok() or reader.num_records() != shard.chunks:
         raise ManifestError(
@@ -163,14 +176,8 @@ class TrainRows:
 
     def rows(self, positions: np.ndarray) -> np.ndarray:
         """ids[N, T + 1] at these positions (int64[N]); a pure function."""
-        where = self._locate(positions)
-        ids = np.empty((len(positions), self.seq_len + 1), self.shards.dtype)
-        of_shard: dict[tuple[int, int], list[int]] = {}
-        for i, key in enumerate(zip(where.source.tolist(), where.shard.tolist(), strict=True)):
-            of_shard.setdefault(key, []).append(i)
-        for key, at in of_shard.items():
-            ids[at] = self.shards.read(self.shard(*key), where.row[at].tolist())
-        return ids
+        source, _, shard, row = (column.tolist() for column in self._locate(positions))
+        return self.shards.read(list(zip(map(self.shard, source, shard), row, strict=True)))
 
     def stream(self, batches: Sequence[np.ndarray]) -> Generator[np.ndarray]:
         """`rows` of each of these batches of positions, in turn, read ahead by Grain.
@@ -217,7 +224,9 @@ class HeldOutRows:
         self.seq_len = shards.seq_len
         self.vocab_size = shards.manifest.vocab_size
         self.bos_id, self.pad_id = shards.manifest.bos_id, shards.manifest.pad_id
-        self._ends = np.cumsum([shards.rows_in(shard) for shard in chosen])
+        rows = np.array([shards.rows_in(shard) for shard in chosen])
+        self._ends = np.cumsum(rows)
+        self._starts = self._ends - rows
 
     def __len__(self) -> int:
         return int(self._ends[-1])
@@ -230,11 +239,10 @@ class HeldOutRows:
         ids = np.full((len(positions), self.seq_len + 1), self.pad_id, self.shards.dtype)
         here = positions < len(self)
         rows = permute(positions[here], len(self), HELD_OUT_KEY)
-        shard, real = np.searchsorted(self._ends, rows, side="right"), np.flatnonzero(here)
-        for s in np.unique(shard).tolist():
-            at = shard == s
-            start = self._ends[s] - self.shards.rows_in(self._chosen[s])
-            ids[real[at]] = self.shards.read(self._chosen[s], (rows[at] - start).tolist())
+        shard = np.searchsorted(self._ends, rows, side="right")
+        row = rows - self._starts[shard]
+        chosen = [self._chosen[s] for s in shard.tolist()]
+        ids[here] = self.shards.read(list(zip(chosen, row.tolist(), strict=True)))
         return ids
 
     def stream(self, batches: Sequence[np.ndarray]) -> Generator[np.ndarray]:
@@ -305,28 +313,43 @@ def _check_rows(what: str, rows: int, shards: Shards) -> None:
         )
 
 
-class _Batches:
-    """A list of batches as Grain wants it: random access to things that take long to get."""
+class _Blocks:
+    """Runs of batches as Grain wants them: random access to things that take long to get."""
 
     def __init__(self, read: Any, batches: Sequence[np.ndarray]):
         self._read, self._batches = read, batches
+        rows = len(batches[0]) if len(batches) else 1
+        self._size = max(1, READ_ROWS // rows)
+        """Batches of a block."""
 
     def __len__(self) -> int:
-        return len(self._batches)
+        return -(-len(self._batches) // self._size)
 
-    def __getitem__(self, index: int) -> np.ndarray:
-        return self._read(self._batches[index])
+    def __getitem__(self, index: int) -> list[np.ndarray]:
+        """The batches of a block, read at once; none if one of them cannot be read."""
+        block = self.positions(index)
+        try:
+            ids = self._read(np.concatenate(block))
+        except Exception:
+            return []
+        return np.split(ids, np.cumsum([len(batch) for batch in block[:-1]]))
+
+    def positions(self, index: int) -> list[np.ndarray]:
+        """Those of the batches of a block."""
+        end = min((index + 1) * self._size, len(self._batches))
+        return [self._batches[i] for i in range(index * self._size, end)]
 
 
 def _read_ahead(read: Any, batches: Sequence[np.ndarray]) -> Generator[np.ndarray]:
     import grain  # brings JAX along: not for those who only look rows up
 
-    dataset = grain.MapDataset.source(_Batches(read, batches))
+    blocks = _Blocks(read, batches)
+    dataset = grain.MapDataset.source(blocks)
     options = grain.ReadOptions(num_threads=READ_THREADS, prefetch_buffer_size=READ_AHEAD)
     iterator = iter(dataset.to_iter_dataset(options))
-    # An iterator of Grain skips an element that failed, so nothing may follow an exception; a
-    # generator ends with it.
     try:
-        yield from iterator
+        for i, found in enumerate(iterator):
+            # Batch by batch again: those before the damage are whole, and with it this ends.
+            yield from found or map(read, blocks.positions(i))
     finally:
         iterator.close()

@@ -229,7 +229,7 @@ def test_a_wrong_count_of_chunks_is_named(manifest):
 
 def test_an_id_outside_the_vocabulary_is_named(manifest):
     edit(manifest, {"vocab_size": 200})
-    with pytest.raises(ManifestError, match=r"array_record: id \d+ in rows .* vocabulary has 200"):
+    with pytest.raises(ManifestError, match=r"array_record: id \d+ in row \d+, .* has 200"):
         read_all(manifest)
 
 
