@@ -92,7 +92,7 @@ def _by_rows(x: jax.Array, w: jax.Array, in_dims: int) -> jax.Array:
 
 @jax.custom_vjp
 def _product(x_MK: jax.Array, w_KN: jax.Array) -> jax.Array:
-    return laid_out(x_MK) @ laid_out(w_KN)
+    return laid_out(laid_out(x_MK) @ laid_out(w_KN))
 
 
 def _forward(x_MK: jax.Array, w_KN: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
@@ -102,7 +102,7 @@ def _forward(x_MK: jax.Array, w_KN: jax.Array) -> tuple[jax.Array, tuple[jax.Arr
 def _backward(saved: tuple[jax.Array, jax.Array], g_MN: jax.Array) -> tuple[jax.Array, jax.Array]:
     x_MK, w_KN = saved
     g_MN = laid_out(g_MN)
-    return g_MN @ turned(w_KN), turned(x_MK) @ g_MN
+    return laid_out(g_MN @ turned(w_KN)), laid_out(turned(x_MK) @ g_MN)
 
 
 _product.defvjp(_forward, _backward)

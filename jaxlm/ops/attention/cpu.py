@@ -9,6 +9,8 @@ Shapes: B rows, T queries and keys, H query heads, N key-value heads, G = H / N,
 block t queries, R = G x t of them a group, S keys up to its last query.
 """
 
+import math
+
 import jax
 from jax import numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
@@ -30,7 +32,7 @@ def make(segments_BT: jax.Array) -> Attend:
         n = k_BTNK.shape[2]
         q_BNGTK = (q_BTHK * k**-0.5).reshape(b, t, n, h // n, k).transpose(0, 2, 3, 1, 4)
         k_BNTK, v_BNTK = k_BTNK.swapaxes(1, 2), v_BTNK.swapaxes(1, 2)
-        width = t // BLOCKS if t % BLOCKS == 0 else t
+        width = t // math.gcd(BLOCKS, t)
         blocks = []
         for end in range(width, t + 1, width):
             here = slice(end - width, end)
