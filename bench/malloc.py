@@ -32,11 +32,11 @@ class Figures(NamedTuple):
     """Resident."""
 
 
-def settings() -> dict[str, str]:
-    """Name -> GLIBC_TUNABLES: nothing, all that a run sets, all but one."""
+def settings(parts_too: bool) -> dict[str, str]:
+    """Name -> GLIBC_TUNABLES: nothing, all that a run sets; `parts_too`: all but one."""
     parts = {name: f"{name}={variable.value}" for name, variable in allocator.TUNABLES.items()}
     left_out = {f"without {n}": {k: v for k, v in parts.items() if k != n} for n in parts}
-    sets = {"plain": {}, "as a run": parts, **(left_out if len(parts) > 1 else {})}
+    sets = {"plain": {}, "as a run": parts, **(left_out if parts_too else {})}
     return {name: ":".join(chosen.values()) for name, chosen in sets.items()}
 
 
@@ -46,15 +46,16 @@ def main() -> int:
     parser.add_argument("--case", choices=CASES, default="demo")
     parser.add_argument("--seconds", type=float, default=10, help="of steps, a process")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--parts", action="store_true", help="also all settings but one")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.inside:
         print(json.dumps(measure(args.case, args.seconds)))
         return 0
-    found: dict[str, list[Figures]] = {name: [] for name in settings()}
+    found: dict[str, list[Figures]] = {name: [] for name in settings(args.parts)}
     with tempfile.TemporaryDirectory() as programs:
         for number in range(args.rounds + 1):
-            for name, tunables in settings().items():
+            for name, tunables in settings(args.parts).items():
                 figures = _fresh(args.case, args.seconds, tunables, programs)
                 if not number:  # this one has compiled
                     break

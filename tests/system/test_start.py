@@ -46,12 +46,8 @@ def test_a_start_finds_what_another_has_compiled(tmp_path, config, home):
     runs.go_back(one, 20)
     found, needed = start(runs.train(config, one, *SHORT), tmp_path / "3.log")
     assert "resuming at step 20" in (tmp_path / "3.log").read_text()
-    made = needed - found  # what puts a restored array where it belongs, and is small
-    assert made <= 2 and found >= 4
+    assert found == needed >= 2  # step and held-out loss
     runs.assert_same(runs.state(one, 30), runs.state(other, 30))
-    runs.go_back(one, 20)
-    found, needed = start(runs.train(config, one, *SHORT), tmp_path / "4.log")
-    assert found == needed
 
 
 def test_damaged_programs_are_made_again(tmp_path, config, home):
