@@ -4,22 +4,21 @@ python -m bench.step_ours export CASE STEPS       shape, weights and batches for
 python -m bench.step_ours run CASE DTYPE STEPS    steps on these batches; a line of JSON
 """
 
-import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from bench.step_peers import Ran, jax_flops, peak_bytes, report, since_start
-from jaxlm import platforms
+from jaxlm import config, platforms
+from jaxlm.config import Config
+from jaxlm.schema import to_dict
+from jaxlm.workdir import write_json
 
-if TYPE_CHECKING:
-    from jaxlm.config import Config
 
-
-def shape(cfg: "Config") -> dict[str, Any]:
+def shape(cfg: Config) -> dict[str, Any]:
     """Model and optimizer, the model in the words of Hugging Face's `LlamaConfig`."""
     from jaxlm.metrics import flops_per_token
 
@@ -75,10 +74,11 @@ def weights(plain: Any, vocab_size: int) -> dict[str, np.ndarray]:
     return {name: np.ascontiguousarray(a) for name, a in found.items()}
 
 
-def export(cfg: "Config", case: Path, steps: int) -> None:
-    """Writes a case: `case.json`, `weights.npz`, `rows.npy` (ids [steps, B, T + 1], int64).
+def export(cfg: Config, case: Path, steps: int) -> None:
+    """Writes a case: `config.json` for us, and for all `case.json`, `weights.npz`, `rows.npy`.
 
-    No document starts inside a row, so that plain causal attention is the same mathematics.
+    Rows are ids [steps, B, T + 1], int64. No document starts inside one, so that plain causal
+    attention is the same mathematics.
     """
     import jax
 
@@ -89,17 +89,20 @@ def export(cfg: "Config", case: Path, steps: int) -> None:
     with step.trainer(cfg) as ours, ours.loader() as loader:
         plain = step.as_plain(jax.device_get(ours.state.params))
         rows = np.stack([np.asarray(next(loader).rows_BT) for _ in range(steps)]).astype(np.int64)
-    np.savez(case / "weights.npz", **weights(plain, cfg.model.vocab_size))
+    named = weights(plain, cfg.model.vocab_size)
+    np.savez(case / "weights.npz", allow_pickle=False, **named)
     np.save(case / "rows.npy", np.where(rows == BOS_ID, FIRST_ID, rows))
-    (case / "case.json").write_text(json.dumps(shape(cfg), indent=1) + "\n")
+    write_json(case / "config.json", to_dict(cfg))
+    write_json(case / "case.json", shape(cfg))
 
 
-def run(cfg: "Config", case: Path, steps: int) -> Ran:
+def run(case: Path, dtype: str, steps: int) -> Ran:
     """Steps from the initial parameters on the case's batches."""
     import jax
 
     from bench import step
 
+    cfg = config.load(case / "config.json", (f"model.compute_dtype={dtype}",))
     rows = np.load(case / "rows.npy")[:steps]
     ran = Ran([], [], 0.0, 0)
     with step.trainer(cfg) as ours, ours.loader() as loader:
@@ -117,13 +120,13 @@ def run(cfg: "Config", case: Path, steps: int) -> Ran:
 def main() -> None:
     """Runs what is asked for."""
     platforms.choose()
-    from bench import step
-
     match sys.argv[1:]:
         case "export", directory, steps:
+            from bench import step
+
             export(step.config("float32", "unroll"), Path(directory), int(steps))
-        case "run", directory, ("float32" | "bfloat16") as dtype, steps:
-            ran = run(step.config(dtype, "unroll"), Path(directory), int(steps))
+        case "run", directory, dtype, steps:
+            ran = run(Path(directory), dtype, int(steps))
             print(report(ran, jax_flops(dtype), ["jax", "jaxlib"]))
         case _:
             sys.exit(__doc__)

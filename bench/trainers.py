@@ -1,8 +1,8 @@
 """`make bench-peers`: jaxlm's training step beside those of other frameworks, on this machine.
 
 The same model from the same weights on the same batches, each in processes of its own that take
-turns; writes a section of docs/speed.md. Environments and figures lie under --dir and are used when
-they are there. Two hours on 2 cores, half of it MaxText's.
+turns; writes a section of docs/speed.md. The others' environments lie under --dir and are kept. Two
+hours on 2 cores, half of it MaxText's.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +29,6 @@ from bench.trainers_page import (
     check,
     replace,
     section,
-    versions,
 )
 from jaxlm.workdir import write_text
 
@@ -79,13 +78,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs what is asked for; returns 1 if a goal is missed or a peer did not run."""
     args = parser().parse_args(argv)
     args.dir.mkdir(parents=True, exist_ok=True)
-    if args.again:
+    if not args.resume:
         (args.dir / "results.jsonl").unlink(missing_ok=True)
-    case = args.dir / f"case-{args.steps}"
-    if not (case / "case.json").is_file():
-        command = [sys.executable, "-m", "bench.step_ours", "export", str(case), str(args.steps)]
-        subprocess.run(command, check=True, cwd=ROOT)
-    bench = Bench(args.dir, case, args.steps, _kept(args.dir, args.steps), {})
+    case = args.dir / "case"
+    command = [sys.executable, "-m", "bench.step_ours", "export", str(case), str(args.steps)]
+    subprocess.run(command, check=True, cwd=ROOT)
+    bench = Bench(args.dir, case, args.steps, _kept(args.dir, args.steps))
     bench.make_environments()
     try:
         for number in range(args.rounds):
@@ -96,7 +94,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"bench-peers: {e}", file=sys.stderr)
         return 1
     tables = dict(bench.tables())
-    text = section(heading(args.steps, args.rounds, args.bare_rounds), tables, GOALS, foot(bench))
+    text = section(
+        tables,
+        GOALS,
+        f"{os.cpu_count()} CPU cores ({processor()}), {time.strftime('%Y-%m-%d')}",
+        f"{args.rounds} rounds of {args.steps - WARM_UP} steps after {WARM_UP} that are not timed",
+        " ".join(f"{name}={value}" for name, value in ALLOCATOR.items()),
+    )
     print(f"\n{text}")
     page = args.page.read_text(encoding="utf-8") if args.page.is_file() else ""
     write_text(args.page, replace(page, text))
@@ -119,7 +123,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", type=_steps, default=WARM_UP + 15, help="a process; 2 not timed")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--bare-rounds", type=int, default=1, help="without allocator settings")
-    parser.add_argument("--again", action="store_true", help="measures anew what is there")
+    parser.add_argument("--resume", action="store_true", help="goes on with interrupted rounds")
     parser.add_argument("--page", type=Path, default=PAGE, help="default docs/speed.md")
     return parser
 
@@ -147,11 +151,11 @@ class Bench:
         case: Path,
         steps: int,
         results: list[Result],
-        skipped: dict[str, str],
-        trainers: dict[str, Trainer] = TRAINERS,
+        trainers: Mapping[str, Trainer] = TRAINERS,
     ):
         self.root, self.case, self.steps = root, case, steps
-        self.results, self.skipped, self.trainers = results, skipped, trainers
+        self.results, self.trainers = results, trainers
+        self.skipped: dict[str, str] = {}
         self.pythons: dict[str, Path] = {}
 
     def make_environments(self) -> None:
@@ -210,7 +214,8 @@ class Bench:
             script = str(ROOT / "bench" / "step_peers.py")
             command = [str(self.pythons[name]), "-P", script, self.trainers[name].kind, *rest]
         log = self.root / "process.log"
-        inherited = {k: v for k, v in os.environ.items() if k not in ALLOCATOR}
+        left_out = {*ALLOCATOR, "JAX_COMPILATION_CACHE_DIR"}
+        inherited = {k: v for k, v in os.environ.items() if k not in left_out}
         with tempfile.TemporaryDirectory() as cache, log.open("w") as errors:
             # Nothing compiled by an earlier process helps: start-up is that of a first run.
             environment = inherited | {"TORCHINDUCTOR_CACHE_DIR": cache}
@@ -260,36 +265,6 @@ def processor() -> str:
     text = info.read_text() if info.is_file() else ""
     name = text.partition("model name")[2].partition("\n")[0].strip(" \t:") or platform.machine()
     return f"{name}, {'AMX' if 'amx_bf16' in text else 'no AMX'}"
-
-
-def heading(steps: int, rounds: int, bare_rounds: int) -> str:
-    """What was measured, and how."""
-    settings = " ".join(f"{k}={v}" for k, v in ALLOCATOR.items())
-    return f"""\
-`make bench-peers` on {os.cpu_count()} CPU cores ({processor()}), {time.strftime("%Y-%m-%d")}: \
-whole training steps of the model above
-(forward, backward, clipping, AdamW with float32 weights and moments), each trainer in processes of its own that take turns,
-{rounds} rounds of {steps - WARM_UP} steps and {WARM_UP} before them that are not timed; \
-{bare_rounds} more with the allocator as it is. All the others have these
-settings of glibc's allocator, jaxlm and its peers alike: `{settings}`.
-
-A process's speed is that of its median step, a trainer's the median of its processes; a ratio is that of a round, the median is given
-with the least and the most. The matrix peak is the best that the framework itself reaches with large square matrices of the type. \
-Start-up
-is from the start of the process to the end of its first step, with nothing compiled before. Memory is the largest resident set of the
-process. jaxlm is what `make bench` times. PyTorch runs Hugging Face's Llama (SDPA, fused AdamW, a thread a core) from the same weights on \
-the
-same batches, no document of which starts inside a row: its first {AGREE_STEPS} losses must be jaxlm's within rounding. In bfloat16 it \
-runs both with
-bfloat16 copies of the weights, as jaxlm computes, and under `torch.autocast`, whose residual stream is float32. MaxText runs its own \
-command
-on its own synthetic rows from its own weights of the same shapes, without scan and remat, which is fastest here; its losses are not \
-compared."""
-
-
-def foot(bench: Bench) -> str:
-    """Versions."""
-    return f"Python {platform.python_version()} (jaxlm); {versions(bench.results)}."
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What `bench.trainers` measured, compared and as a section of `docs/speed.md`."""
 
 import statistics
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -132,14 +133,48 @@ class Table(NamedTuple):
                     yield f"{dtype}: jaxlm / {trainer} is {r.median:.2f}, below {goal:g}"
 
 
+PROSE = """\
+`make bench-peers` on {machine}: whole training steps of the model above (forward, backward,
+clipping, AdamW with float32 weights and moments), each trainer in processes of its own that take
+turns: {rounds}. All have these settings of glibc's allocator: `{settings}`; the last three
+columns are without them.
+
+A process's speed is that of its median step, a trainer's that of its median process; a ratio is
+that of a round, given as the median and from the least to the most. The matrix peak is the best
+that the framework itself reaches with large square matrices of the type; the share counts model
+FLOPs. Start-up is from the start of the process to the end of its first step, with nothing
+compiled before. Memory is the largest resident set of the process.
+
+jaxlm is what `make bench` times. PyTorch runs Hugging Face's Llama (SDPA, fused AdamW, a thread a
+core) from the same weights on the same batches, no document of which starts inside a row: its
+first {agree} losses are jaxlm's within rounding, or there would be no table. In bfloat16 it runs
+with bfloat16 copies of the weights, which is as jaxlm computes, and under `torch.autocast`, where
+the residual stream is float32. MaxText runs its own command on its own synthetic rows, from its
+own weights of the same shapes, without scan and remat; its losses cannot be compared.
+"""
+PROSE_WIDTH = 140
+
+
 def section(
-    heading: str, tables: Mapping[str, Table], goals: Mapping[str, float], foot: str
+    tables: Mapping[str, Table],
+    goals: Mapping[str, float],
+    machine: str,
+    rounds: str,
+    settings: str,
 ) -> str:
     """The section between its markers."""
-    lines = [BEGIN, "", "## Beside other trainers", "", heading]
+    prose = PROSE.format(machine=machine, rounds=rounds, settings=settings, agree=AGREE_STEPS)
+    lines = [BEGIN, "", "## Beside other trainers"]
+    for paragraph in prose.split("\n\n"):
+        lines += ["", *_filled(paragraph)]
     for dtype, table in tables.items():
         lines += ["", f"### {dtype}", "", *table.rows(goals)]
-    return "\n".join([*lines, "", foot, "", END])
+    results = [r for table in tables.values() for r in table.results]
+    return "\n".join([*lines, "", *_filled(f"Versions: {versions(results)}."), "", END])
+
+
+def _filled(paragraph: str) -> list[str]:
+    return textwrap.wrap(paragraph, PROSE_WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def versions(results: Sequence[Result]) -> str:
