@@ -20,15 +20,19 @@ def test_the_gpu_check_runs_on_a_cpu_and_writes_its_results(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=alone)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((tmp_path / "gpu.json").read_text())
-    (measured,) = found["measure"]
-    assert found["device"] == "cpu" and measured["attention"] == "reference"
-    assert measured["step_s"] > 0 and measured["predicted_bytes"] > 0
-    assert measured["unknown_options"] == [] and len(measured["losses"]) == 3
-    assert all(4 < loss < 9 for loss in measured["losses"])  # about ln 500
+    assert found["device"] == "cpu"
+    measured = {m["attention"]: m for m in found["measure"]}
+    assert set(measured) == {"cpu", "reference"}
+    for one in measured.values():
+        assert one["step_s"] > 0 and one["predicted_bytes"] > 0
+        assert one["unknown_options"] == [] and len(one["losses"]) == 3
+        assert all(4 < loss < 9 for loss in one["losses"])  # about ln 500
     one, other = found["deterministic"]
-    assert one["losses"] == other["losses"] == measured["losses"]  # of a CPU
-    errors = found["compare"]["errors"]["reference"]
-    assert found["compare"]["documents"] > 2 and all(1e-4 < e < 0.02 for e in errors.values())
+    assert one["losses"] == other["losses"]
+    assert one["losses"] in [m["losses"] for m in measured.values()]  # of a CPU
+    assert found["compare"]["documents"] > 2
+    for errors in found["compare"]["errors"].values():
+        assert all(1e-4 < e < 0.02 for e in errors.values())
     table = (tmp_path / "gpu.md").read_text()
     assert "| reference |" in table and "| 0.93 |" in table and table.rstrip() in done.stdout
 
