@@ -184,7 +184,8 @@ def compare(corpus: Path, root: Path, megabytes: float, rounds: int) -> list[str
     signed = write_texts(corpus, few, megabytes * SIGNED_SHARE * 1e6)
     whole = write_texts(corpus, many, megabytes * TEXT_SHARE * 1e6)
     ours = [sys.executable, "-m", "bench.dedup"]
-    theirs = [str(root / "peers/bin/python"), str(ROOT / "bench/peers.py")]
+    # -P: beside the script lie modules named as those of the standard library
+    theirs = [str(root / "peers/bin/python"), "-P", str(ROOT / "bench/peers.py")]
     commands = {
         "ours, signatures": [*ours, "signatures", str(few)],
         "datasketch, signatures": [*theirs, "signatures", str(few)],

@@ -1,7 +1,17 @@
-"""`python -m jaxlm` is the `jaxlm` command."""
+"""`python -m jaxlm`, and the script `jaxlm`: the command in a process of its own."""
 
 import sys
 
-from jaxlm.cli import main
+from jaxlm import allocator
 
-sys.exit(main())
+
+def start() -> int:
+    """Runs the command line of this process, perhaps in its next life; returns the exit code."""
+    allocator.settle(sys.argv[1:])
+    from jaxlm.cli import main
+
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(start())

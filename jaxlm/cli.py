@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from jaxlm import platforms, site, storage, terminal
+from jaxlm import allocator, platforms, site, storage, terminal
 from jaxlm.errors import EnvironmentProblem, UserError
 
 if TYPE_CHECKING:
@@ -110,6 +110,11 @@ def parser() -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         command.set_defaults(run=run)
+        if name in allocator.COMMANDS:
+            # Read by `allocator` before this; here it is known, and explained.
+            command.add_argument(
+                allocator.FLAG, action="store_true", help="on a CPU: slower steps, less memory"
+            )
         return command
 
     _add_train(add("train", _train, "trains, or resumes what lies in the work directory"))
@@ -310,9 +315,10 @@ def _plan(args: argparse.Namespace) -> int:
 
 
 def _evaluate(args: argparse.Namespace) -> int:
+    cfg = _of_run(args)
     from jaxlm import commands
 
-    return commands.evaluate(_of_run(args), args.workdir)
+    return commands.evaluate(cfg, args.workdir)
 
 
 def _sample(args: argparse.Namespace) -> int:
@@ -365,10 +371,16 @@ def _status(args: argparse.Namespace) -> int:
 
 
 def _config(args: argparse.Namespace) -> int:
-    from jaxlm import commands, config
+    from jaxlm import config, schema
 
     placeholder = () if args.config else ("data.manifest=MANIFEST",)
-    return commands.describe(config.load(args.config, (*placeholder, *args.overrides)))
+    cfg = config.load(args.config, (*placeholder, *args.overrides))
+    print(
+        "[fixed] a resume refuses a change, [recorded] writes it to history.jsonl, [free] is free"
+    )
+    for field in schema.described(cfg):
+        print(field)
+    return 0
 
 
 def _of_run(args: argparse.Namespace, saved: str = "config.json") -> "Config":

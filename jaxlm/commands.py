@@ -1,13 +1,11 @@
-"""The commands that look at a run: held-out scores, text, the config."""
+"""The commands that look at a run: held-out scores, text."""
 
-import dataclasses
 import sys
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import jax
 
-from jaxlm import run, schema, workdir
+from jaxlm import run, workdir
 from jaxlm import sample as sample_lib
 from jaxlm.config import Config
 from jaxlm.errors import UserError
@@ -65,23 +63,3 @@ def texts(cfg: Config, directory: Workdir, prompts: Sequence[str], how: Sampling
     with jax.set_mesh(opened.mesh):
         found = sample_lib.generate(opened.step.model, params, ids, how, stops)
     return [prompt + tokenizer.decode(new) for prompt, new in zip(prompts, found, strict=True)]
-
-
-def describe(cfg: Config) -> int:
-    """Prints every field: its dotted name, value, resume rule and meaning."""
-    print(
-        "[fixed] a resume refuses a change, [recorded] writes it to history.jsonl, [free] is free"
-    )
-    for name, value, rule, doc in _fields(cfg):
-        print(f"config.{name} = {value!r}  [{rule}]\n    {doc}")
-    return 0
-
-
-def _fields(cfg: Any, prefix: str = "") -> Iterator[tuple[str, Any, str, str]]:
-    docs = schema.docs(type(cfg))
-    for field in dataclasses.fields(cfg):
-        value = getattr(cfg, field.name)
-        if "resume" in field.metadata:
-            yield prefix + field.name, value, field.metadata["resume"], docs[field.name]
-        else:
-            yield from _fields(value, f"{prefix}{field.name}.")

@@ -3,15 +3,16 @@
 Shapes: B rows, T targets, D model width, V padded vocabulary; s shards of it, v a shard's block.
 """
 
+import functools
 from typing import NamedTuple
 
 import jax
 from jax import numpy as jnp
 
 from jaxlm.config import LossConfig
-from jaxlm.mesh import Axes, constrain, sizes_in_force
+from jaxlm.mesh import Axes, constrain, platform_in_force, sizes_in_force
 from jaxlm.ops import sequence
-from jaxlm.ops.dense import dense, gather
+from jaxlm.ops.dense import dense, dense_of_shards, gather
 from jaxlm.schema import ConfigError
 
 PADDED = -1e30
@@ -57,6 +58,8 @@ def token_loss(
     if vocab_blocks > 1:
         return _blocked(hidden_BTD, kernel_DV, axes, targets_BT, vocab_size, vocab_blocks)
     logits_BTV = constrain(dense(hidden_BTD, kernel_DV, axes), "batch", None, "vocab")
+    if platform_in_force() == "cpu" and sizes_in_force()["tensor"] == 1:
+        return TokenLoss(*_of_rows(logits_BTV, targets_BT, vocab_size))
     ids_V = jnp.arange(kernel_DV.shape[1])
     logits_BTV, at_target_BTV = _mask(
         logits_BTV, ids_V[None, None], targets_BT[:, :, None], vocab_size
@@ -75,6 +78,41 @@ def _mask(
     """
     logits = jnp.where(ids < vocab_size, logits.astype(jnp.float32), PADDED)
     return logits, jnp.where(ids == targets, logits, 0.0)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _of_rows(
+    logits_BTV: jax.Array, targets_BT: jax.Array, vocab_size: int
+) -> tuple[jax.Array, jax.Array]:
+    """The fields of `TokenLoss` from logits that are whole on each device, for a CPU.
+
+    XLA's CPU compiler writes each value that two others take to memory, in float32. Here each pass
+    over the logits takes them as they are.
+    """
+    return _forward(logits_BTV, targets_BT, vocab_size)[0]
+
+
+def _forward(logits_BTV: jax.Array, targets_BT: jax.Array, vocab_size: int) -> tuple:
+    real_11V = jnp.arange(logits_BTV.shape[-1])[None, None] < vocab_size
+    lowest = jnp.array(PADDED, logits_BTV.dtype)
+    top_BT1 = jnp.where(real_11V, logits_BTV, lowest).max(-1, keepdims=True).astype(jnp.float32)
+    shares_BTV = jnp.where(real_11V, jnp.exp(logits_BTV.astype(jnp.float32) - top_BT1), 0.0)
+    log_z_BT = top_BT1[..., 0] + jnp.log(shares_BTV.sum(-1))
+    at_target_BT1 = jnp.take_along_axis(logits_BTV, targets_BT[..., None], axis=-1)
+    nll_BT = log_z_BT - at_target_BT1[..., 0].astype(jnp.float32)
+    return (nll_BT, log_z_BT), (logits_BTV, targets_BT, log_z_BT)
+
+
+def _backward(vocab_size: int, saved: tuple, cotangents: tuple) -> tuple[jax.Array, None]:
+    (logits_BTV, targets_BT, log_z_BT), (nll_BT, z_BT) = saved, cotangents
+    ids_11V = jnp.arange(logits_BTV.shape[-1])[None, None]
+    p_BTV = jnp.exp(logits_BTV.astype(jnp.float32) - log_z_BT[..., None])
+    g_BTV = p_BTV * (nll_BT + z_BT)[..., None]
+    g_BTV -= jnp.where(ids_11V == targets_BT[..., None], nll_BT[..., None], 0.0)
+    return jnp.where(ids_11V < vocab_size, g_BTV, 0.0).astype(logits_BTV.dtype), None
+
+
+_of_rows.defvjp(_forward, _backward)
 
 
 def _blocked(
@@ -105,7 +143,7 @@ def _blocked(
         top_sBT, sum_sBT, hit_sBT = carry
         kernel_Dsv, ids_sv = block
         kernel_Dsv = gather(kernel_Dsv, block_axes, hidden_BTD.dtype)
-        logits = jnp.einsum("sbtd,dsv->sbtv", hidden_sBTD, kernel_Dsv)
+        logits = dense_of_shards(hidden_sBTD, kernel_Dsv)
         logits = constrain(logits, "vocab", "batch", None, None)
         logits_sBTv, at_target_sBTv = _mask(
             logits, ids_sv[:, None, None], targets_BT[None, :, :, None], vocab_size

@@ -122,6 +122,12 @@ def sizes_in_force() -> dict[str, int]:
     return {name: ambient.shape[name] for name in AXES if name not in ambient.manual_axes}
 
 
+def platform_in_force() -> str:
+    """What the devices of the mesh in force are: "cpu", "tpu", "cuda"; empty without a mesh."""
+    device = jax.sharding.get_abstract_mesh().abstract_device
+    return "" if device is None else device.platform
+
+
 def spec(mesh_shape: dict[str, int], axes: Axes, shape: tuple[int, ...]) -> P:
     """The PartitionSpec of an array with these logical axes, over the axes in `mesh_shape`.
 

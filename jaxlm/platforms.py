@@ -64,8 +64,14 @@ def choose(dev: Path = Path("/dev"), proc: Path = Path("/proc")) -> None:
     """
     for name, value in environment(proc).items():
         os.environ.setdefault(name, value)
-    if "JAX_PLATFORMS" not in os.environ and dev.is_dir() and not attached(dev):
+    if is_cpu(dev):
         os.environ["JAX_PLATFORMS"] = "cpu"
+
+
+def is_cpu(dev: Path = Path("/dev")) -> bool:
+    """Whether JAX is to use the CPU: the user says so, or Linux knows of nothing else."""
+    chosen = os.environ.get("JAX_PLATFORMS")
+    return dev.is_dir() and not attached(dev) if chosen is None else chosen == "cpu"
 
 
 def environment(proc: Path = Path("/proc")) -> dict[str, str]:

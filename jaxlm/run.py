@@ -11,7 +11,18 @@ import jax
 from etils import epath
 from jax.sharding import Mesh
 
-from jaxlm import checkpoint, cluster, loss, models, optim, preflight, state, terminal, workdir
+from jaxlm import (
+    checkpoint,
+    cluster,
+    compiled,
+    loss,
+    models,
+    optim,
+    preflight,
+    state,
+    terminal,
+    workdir,
+)
 from jaxlm import mesh as mesh_lib
 from jaxlm.checkpoint import Checkpoints, Keep, clear_unfinished
 from jaxlm.config import Config, ModelConfig
@@ -181,10 +192,11 @@ def verified(
 
 
 def open_run(cfg: Config, directory: Workdir) -> Opened:
-    """What is fixed for a run; reads data, mesh and model, writes nothing."""
+    """What is fixed for a run; reads data, mesh and model, writes nothing into `directory`."""
     skipped = Skips(cluster.of_first(skips.FILE, lambda: skips.load(directory).entries))
     corpus = open_corpus(cfg)
     mesh = mesh_lib.make(cfg.mesh)
+    compiled.keep(mesh.local_devices[0])
     step, where = make_step(cfg, mesh, corpus.bos_id, corpus.pad_id)
     return Opened(cfg, directory, corpus, mesh, step, where, skipped)
 

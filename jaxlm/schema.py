@@ -356,3 +356,14 @@ def docs(cls: type) -> dict[str, str]:
             name = cast(ast.Name, field.target).id
             found[name] = inspect.cleandoc(str(ast.literal_eval(doc.value)))
     return found
+
+
+def described(config: Any, path: str = "config") -> Iterator[str]:
+    """Each field in two lines: its dotted name, value and resume rule; its meaning."""
+    meanings = docs(type(config))
+    for field in dataclasses.fields(config):
+        value, name = getattr(config, field.name), f"{path}.{field.name}"
+        if "resume" in field.metadata:
+            yield f"{name} = {value!r}  [{field.metadata['resume']}]\n    {meanings[field.name]}"
+        else:
+            yield from described(value, name)

@@ -16,6 +16,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxlm import (
+    allocator,
     cluster,
     evaluate,
     metrics,
@@ -46,7 +47,7 @@ from jaxlm.judge import GoBack, Judge, Verdict
 from jaxlm.ledger import DONE, STOPPED, Ledger
 from jaxlm.metrics import Pending, Read, Writer
 from jaxlm.models.transformer import Params
-from jaxlm.ops import attention
+from jaxlm.ops import attention, dense
 from jaxlm.optim.schedules import Span
 from jaxlm.run import Beginning, Opened, Options, Run
 from jaxlm.saving import FULL, SNAPSHOT, Saver
@@ -88,6 +89,8 @@ def train(cfg: Config, directory: Workdir, options: Options, stop: Stop) -> int:
         still_ours = stack.enter_context(lock)
         stack.enter_context(site.shared(directory, main))
         stack.enter_context(ledger)
+        if allocator.in_force:
+            say(allocator.LINE)
         run = run_lib.prepare(cfg, directory, before_commit)
         rollback.abandon_overtaken(run)
         with jax.set_mesh(run.mesh), _closing(run):
@@ -159,6 +162,7 @@ def loop(
     with contextlib.closing(writer), loader:
         need = attention.need(cfg.model, cfg.data.seq_len)
         say(attention.describe(run.step.model.attention, run.mesh.devices.flat[0], need))
+        say(dense.describe(mesh_lib.platform_in_force(), run.step.model.dtype))
         say(f"training from step {step} to {writer.total_steps}; compiling")
         checks.compare(train_state, step)  # and a save in haste need not wait for its compilation
         if step == 0:

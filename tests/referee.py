@@ -40,13 +40,26 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "jaxlm.data.fingerprint",
         "jaxlm.ledger",
     ),
-    ("jaxlm.safety", "jaxlm.rollcall", "jaxlm.data.cache", "jaxlm.goodput"),
+    (
+        "jaxlm.allocator",
+        "jaxlm.safety",
+        "jaxlm.rollcall",
+        "jaxlm.data.cache",
+        "jaxlm.goodput",
+    ),
     ("jaxlm.config", "jaxlm.lineage", "jaxlm.data.order", "jaxlm.data.documents"),
     ("jaxlm.data.mixture_plan", "jaxlm.llama", "jaxlm.data.files", "jaxlm.schedule"),
     ("jaxlm.data.mixture", "jaxlm.status"),
     ("jaxlm.status_lines",),
     # 1: the machine
-    ("jaxlm.mesh", "jaxlm.metrics", "jaxlm.cluster", "jaxlm.compiler", "jaxlm.signals"),
+    (
+        "jaxlm.mesh",
+        "jaxlm.metrics",
+        "jaxlm.cluster",
+        "jaxlm.compiled",
+        "jaxlm.compiler",
+        "jaxlm.signals",
+    ),
     (
         "jaxlm.guard",
         "jaxlm.drift",
@@ -116,6 +129,7 @@ HEAVY = JAX | {
 }
 STANDARD_LIBRARY_ONLY = (
     "launch.*",
+    "jaxlm.allocator",
     "jaxlm.data.manifest",
     "jaxlm.errors",
     "jaxlm.hardware",

@@ -1,5 +1,6 @@
 """The command line: quick to help, and wrong usage told in one line with exit code 2."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from jaxlm.cli import main, parser
 
 COMMANDS = ("train", "plan", "evaluate", "sample", "trace", "status", "config", "demo")
 HEAVY = ("jax", "flax", "numpy", "ml_collections", "orbax", "tensorflow")
+FRAMEWORKS = ("flax", "grain", "optax", "orbax", "pyarrow", "scipy", "tensorboardX", "tensorstore")
 
 CONFIG = """\
 from jaxlm.config import schema
@@ -53,6 +55,24 @@ def test_all_commands_are_known_here():
     assert listed
     for name in COMMANDS:
         assert f"\n    {name} " in parser().format_help()
+
+
+def test_what_only_reads_files_imports_no_jax(tmp_path, config):
+    (tmp_path / "config.json").write_text("{}")
+    text, packages = imported("config", f"--config={config}")
+    assert "config.data.source = 'synthetic'" in text
+    assert packages.isdisjoint({*HEAVY, *FRAMEWORKS} - {"ml_collections"})
+    for command in (("status",), ("trace", "--step=1"), ("evaluate",)):
+        _, packages = imported(*command, f"--workdir={tmp_path / 'none'}")
+        assert "argparse" in packages and packages.isdisjoint({"jax", *FRAMEWORKS})
+
+
+def test_status_of_a_run_imports_no_jax(tmp_path):
+    start = {"step": 0, "position": 0, "batch_size": 8, "processes": 1}
+    (tmp_path / "history.jsonl").write_text(json.dumps(start) + "\n")
+    workdir.write_status(tmp_path, "training", 1, 8, 800, None)
+    text, packages = imported("status", f"--workdir={tmp_path}")
+    assert "step" in text and packages.isdisjoint({"jax", *FRAMEWORKS})
 
 
 def test_a_mistake_in_a_config_is_told_before_jax_is_imported(config, tmp_path):

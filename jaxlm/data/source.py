@@ -75,14 +75,14 @@ class Shards:
         records = [self._record(shard, row * k + i) for shard, row in rows for i in range(k)]
         ids = np.frombuffer(b"".join(records), self.dtype).reshape(len(rows), k, -1)
         if ids.max() >= self.manifest.vocab_size:
-            shard, row = rows[ids.max(axis=(1, 2)).argmax()]
+            shard, row = rows[int(ids.max(axis=(1, 2)).argmax())]
             raise ManifestError(
                 f"{self.files.name(shard)}: id {ids.max()} in row {row}, the vocabulary "
                 f"has {self.manifest.vocab_size}; build the corpus again"
             )
         torn = (ids[:, :-1, -1] != ids[:, 1:, 0]).any(axis=1)
         if torn.any():
-            shard, row = rows[torn.argmax()]
+            shard, row = rows[int(torn.argmax())]
             raise ManifestError(
                 f"{self.files.name(shard)}: the chunks of row {row} do not join: each "
                 "must start with the last token of the one before; build the corpus again"

@@ -70,7 +70,7 @@ def every_value(cfg: Config, tokens: float, tensor: int) -> float:
     residuals = 6 * m.d_model / tensor + 2 * m.d_model  # two of them gathered along the sequence
     heads = (3 * m.n_heads + 4 * m.n_kv_heads) * m.head_size / tensor
     values = tokens * width * (residuals + heads + 4 * m.d_ff / tensor)
-    if m.attention == "reference":  # scores of all pairs, in float32
+    if m.attention in ("reference", "cpu"):  # scores of all pairs, in float32
         values += tokens * cfg.data.seq_len * m.n_heads / tensor * (4 + width)
     return values
 

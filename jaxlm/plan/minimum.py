@@ -53,7 +53,9 @@ class Attention(NamedTuple):
     backward: int
     block: int | None
     """Side of the blocks of which those above the diagonal are left out, or the largest part of it
-    that divides a row; None computes all pairs."""
+    that divides a row; None: all pairs are computed, or those of `parts`."""
+    parts: int = 1
+    """Blocks that a row of any length is cut into, if it can be."""
 
 
 ATTENTION: dict[str, Attention] = {
@@ -61,6 +63,7 @@ ATTENTION: dict[str, Attention] = {
     "splash": Attention(2, 7, 512),
     "pallas": Attention(2, 7, 128),
     "cudnn": Attention(2, 5, 128),
+    "cpu": Attention(2, 4, None, parts=4),
 }
 """By kernel, as in `jaxlm.ops.attention.ATTENTION`."""
 
@@ -175,7 +178,8 @@ def _products(cfg: Config, z: Sizes, kernel: Attention) -> Iterator[Term]:
         if name in again:
             yield Term(name, "recomputed", forward)
     length = cfg.data.seq_len
-    seen = length**2 if kernel.block is None else pairs(length, gcd(kernel.block, length))
+    side = gcd(kernel.block, length) if kernel.block else length // gcd(kernel.parts, length)
+    seen = pairs(length, side)
     scores = 2 * z.tokens / length * seen * c.n_heads / z.t * c.head_size * c.n_layers
     yield Term("attention", "forward", kernel.forward * scores)
     yield Term("attention", "backward", kernel.backward * scores)

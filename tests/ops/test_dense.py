@@ -1,5 +1,8 @@
 """The product, its cast and its gather."""
 
+import dataclasses
+import re
+
 import jax
 import numpy as np
 import pytest
@@ -7,7 +10,9 @@ from jax import numpy as jnp
 from jax.sharding import PartitionSpec as P
 
 from jaxlm import mesh as mesh_lib
-from jaxlm.ops.dense import dense, gather
+from jaxlm import step as steps
+from jaxlm.config import LossConfig
+from jaxlm.ops.dense import choose, dense, gather
 from tests import tiny
 
 
@@ -25,6 +30,25 @@ def test_contracts_the_first_dimensions_of_the_kernel(x_shape, kernel_shape, in_
     axes = (None,) * len(kernel_shape)
     found = dense(jnp.asarray(x, jnp.float32), jnp.asarray(kernel, jnp.float32), axes, in_dims)
     np.testing.assert_allclose(found, np.einsum(sum_over, x, kernel), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("tied", "blocks"), [(False, 1), (True, 1), (False, 2)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_every_product_of_a_step_on_a_cpu_is_row_by_row(dtype, tied, blocks):
+    """Forward and backward: other forms take XLA's CPU compiler many times as long."""
+    model = dataclasses.replace(tiny.MODEL, compute_dtype=dtype, tied_embeddings=tied)
+    step = tiny.step_def(model, loss=LossConfig(vocab_blocks=blocks))
+    with jax.set_mesh(tiny.mesh((1, 1, 1))):
+        program = jax.jit(lambda params, rows: steps.gradients(params, step, rows, None))
+        text = program.lower(step.model.abstract(), tiny.ids(seq_len=32)).compile().as_text()
+    forms = re.findall(r" dot\(.*lhs_contracting_dims={(\d)}.*rhs_contracting_dims={(\d)}", text)
+    assert len(forms) >= 30
+    assert {(int(left), int(right)) for left, right in forms} <= {(1, 0), (3, 2)}, forms
+
+
+@pytest.mark.parametrize("platform", ["tpu", "cuda"])
+def test_elsewhere_products_are_the_compilers(platform):
+    assert choose(platform, jnp.dtype("bfloat16")) == choose("", jnp.dtype("float32")) == "plain"
 
 
 def test_the_product_has_the_type_of_x():

@@ -79,7 +79,7 @@ def test_a_compiled_program():
     found = program.compile(small, jax.devices()[:2])
     assert found.refusal is None and found.text.startswith("HloModule")
     assert (found.mesh_shape, found.microbatches) == ({"data": 1, "fsdp": 2, "tensor": 1}, 4)
-    assert found.attention == "reference"
+    assert found.attention == "cpu"
     held = memory.holders(found.memory, found.state, found.batch)
     assert held.parameters == memory.parts(found.state.params)[0]
     assert held.optimizer == 2 * held.parameters + 4  # both moments, and the count of updates

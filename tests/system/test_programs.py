@@ -12,7 +12,9 @@ from typing import Literal
 
 import pytest
 
+from jaxlm import loss
 from jaxlm.config import Config, DataConfig, LossConfig, MeshConfig, ModelConfig, TrainConfig
+from jaxlm.ops import dense
 from jaxlm.plan import minimum, program, target, walk
 from jaxlm.plan.collectives import Collective
 from jaxlm.plan.walk import Counts
@@ -106,6 +108,21 @@ def large(case: Case, *kinds: str) -> list[Collective]:
     """Collectives that are worth a look."""
     found = compiled(case)[1].collectives
     return [c for c in found if c.kind in kinds and c.payload_bytes > SMALL]
+
+
+def test_what_is_done_for_cpus_changes_nothing(case, monkeypatch):
+    """The program is that of a trainer without it, and not that of one for a CPU."""
+
+    def digest() -> str:
+        return program.lower(config(case), target.parse(case.target, case.slices)).digest
+
+    given = digest()
+    for module in (dense, loss):
+        monkeypatch.setattr(module, "platform_in_force", lambda: "")
+    assert digest() == given
+    for module in (dense, loss):
+        monkeypatch.setattr(module, "platform_in_force", lambda: "cpu")
+    assert digest() != given
 
 
 def test_gradients_are_scattered_over_fsdp(case):

@@ -3,7 +3,7 @@
 from jaxlib._jax import Device
 
 from jaxlm.config import ModelConfig
-from jaxlm.ops.attention import cudnn, pallas, reference, splash
+from jaxlm.ops.attention import cpu, cudnn, pallas, reference, splash
 from jaxlm.ops.attention.kernel import LSE, OUT, Attend, Call, Kernel, Need, platform_of
 from jaxlm.schema import ConfigError
 
@@ -24,6 +24,7 @@ ATTENTION: dict[str, Kernel] = {
     "splash": splash.KERNEL,
     "pallas": pallas.KERNEL,
     "cudnn": cudnn.KERNEL,
+    "cpu": cpu.KERNEL,
     "reference": reference.KERNEL,
 }
 """In the order in which `auto` tries them. cuDNN comes after Pallas as long as nobody has compared

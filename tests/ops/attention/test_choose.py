@@ -19,7 +19,7 @@ NEED = Need(head_size=128, seq_len=4096, dtype="bfloat16")
 @pytest.mark.parametrize(
     ("device", "need", "kernel"),
     [
-        (jax.devices()[0], NEED, "reference"),
+        (jax.devices()[0], NEED, "cpu"),
         (TPU, NEED, "splash"),
         (TPU, NEED._replace(seq_len=1000), "reference"),
         (TPU, NEED._replace(head_size=96), "reference"),
@@ -38,9 +38,9 @@ def test_auto_takes_the_first_that_can(device, need, kernel):
 @pytest.mark.parametrize(
     ("name", "device", "need", "message"),
     [
-        ("flash", H100, NEED, "must be one of auto, splash, pallas, cudnn, reference"),
+        ("flash", H100, NEED, "must be one of auto, splash, pallas, cudnn, cpu, reference"),
         ("splash", H100, NEED, "runs on tpu, not on cuda; use auto, or one of pallas, cudnn, ref"),
-        ("pallas", jax.devices()[0], NEED, "runs on cuda, not on cpu; use auto, or one of refe"),
+        ("pallas", jax.devices()[0], NEED, "runs on cuda, not on cpu; use auto, or one of cpu, "),
         ("cudnn", A100, NEED, "needs compute capability 9.0, and A100 has 8.0; use auto, or one o"),
         ("cudnn", H100, NEED._replace(dtype="float32"), "computes in bfloat16, not in compute_dt"),
         ("splash", TPU, NEED._replace(head_size=96), "heads of 64, 128 or 256, not of head_size=9"),

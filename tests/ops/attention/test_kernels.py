@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax import numpy as jnp
 
-from jaxlm.ops.attention import ATTENTION, LSE, OUT, pallas, splash
+from jaxlm.ops.attention import ATTENTION, LSE, OUT, cpu, pallas, splash
 from tests import tiny
 from tests.ops.attention import rows
 
@@ -41,6 +41,20 @@ def test_agrees_with_the_reference(name, heads, kv_heads, head_size, dtype, tole
     found = jax.jit(
         partial(rows.value_and_gradients, INTERPRETED[name]), compiler_options=tiny.FAST
     )(given)
+    assert {x.dtype for x in found} == {jnp.dtype(dtype)}
+    tiny.assert_trees_close(
+        [x.astype(jnp.float32) for x in found], list(rows.expected(given)), tolerance
+    )
+
+
+@pytest.mark.parametrize("seq_len", [256, 512, 250])  # the last is no whole number of blocks
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "dtype", "tolerance"),
+    [(4, 2, "float32", 2e-6), (6, 6, "float32", 2e-6), (4, 1, "bfloat16", 0.008)],
+)
+def test_that_of_the_cpu_does_too(seq_len, heads, kv_heads, dtype, tolerance):
+    given = rows.make(seq_len, heads, kv_heads, 16, dtype)
+    found = jax.jit(partial(rows.value_and_gradients, cpu.make))(given)
     assert {x.dtype for x in found} == {jnp.dtype(dtype)}
     tiny.assert_trees_close(
         [x.astype(jnp.float32) for x in found], list(rows.expected(given)), tolerance
