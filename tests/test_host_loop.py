@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
 from jax._src.array import ArrayImpl
 
 from jaxlm import train
@@ -15,7 +14,7 @@ from jaxlm.run import Options
 from jaxlm.signals import Stop
 from tests import tiny
 
-STEPS = 12
+STEPS, STRAY = 12, 5
 CONFIG = Config(
     model=tiny.MODEL,
     data=DataConfig(source="synthetic", seq_len=tiny.T),
@@ -41,6 +40,8 @@ def test_only_steps_behind_the_one_in_flight_are_read(tmp_path: Path, monkeypatc
     def counted(checks: Checks, *args: Any) -> Any:
         found = step(checks, *args)
         dispatched[0] += 1
+        if dispatched[0] == STRAY:
+            float(found[1].nll)
         return found
 
     def taken(writer: Writer, done: Pending) -> Any:
@@ -55,18 +56,6 @@ def test_only_steps_behind_the_one_in_flight_are_read(tmp_path: Path, monkeypatc
     monkeypatch.setattr(Checks, "step", counted)
     monkeypatch.setattr(Writer, "_read", taken)
     assert train.train(CONFIG, tmp_path / "run", Options(), Stop()) == 0
-    assert strays == []
+    assert strays == [f"an array () after step {STRAY} was dispatched"], "ours, and no other"
     # Of the last step all is known before it is saved.
     assert read == [(n, n + 1) for n in range(1, STEPS)] + [(STEPS, STEPS)]
-
-
-def test_a_stray_read_is_noticed(tmp_path: Path, monkeypatch):
-    push = train.Reader.push
-
-    def stray(reader: Any, pending: Pending) -> Any:
-        float(pending.metrics.nll)
-        return push(reader, pending)
-
-    monkeypatch.setattr(train.Reader, "push", stray)
-    with pytest.raises(AssertionError, match="an array"):
-        test_only_steps_behind_the_one_in_flight_are_read(tmp_path, monkeypatch)
