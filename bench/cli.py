@@ -1,11 +1,14 @@
-"""`python -m bench [step|loader|start]`: prints a table; each part in a fresh process."""
+"""`python -m bench [step|loader|shards|host|start]`: prints a table.
+
+Each part runs in a fresh process.
+"""
 
 import argparse
 import json
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
@@ -14,16 +17,23 @@ from typing import TYPE_CHECKING, Any
 from jaxlm import platforms
 
 if TYPE_CHECKING:
-    from bench.loader import LoaderFigures
+    from bench.host import HostFigures
+    from bench.loader import LoaderFigures, ManyShards
     from bench.start import StartFigures
     from bench.step import Dtype, Layers, StepFigures
 
-PARTS = ("step", "loader", "start")
+PARTS = ("step", "loader", "shards", "host", "start")
 DTYPES: "tuple[Dtype, ...]" = ("float32", "bfloat16")
 LOADER_BATCHES = 1_000
+SHARDS = (200, 1_000)
 
 LEAST_RATIO, MOST_SHARE = 0.97, 0.01
 """Targets: the trainer's speed in shares of plain JAX's, the loader's time in shares of a step."""
+LEAST_CORE_TOKENS = 20e6
+"""A second of one core, rows of 2,048."""
+MOST_DISPATCH_S, MOST_WAIT = 1e-3, 0.001
+"""At the demo's size: seconds in which the host hands over a step, and its wait for rows in shares
+of it, both medians."""
 
 
 def main() -> int:
@@ -51,6 +61,23 @@ def main() -> int:
             for dtype, share in shares.items()
             if share > MOST_SHARE
         ]
+    if "shards" in parts:
+        many = [fresh(_many_shards, shards, LOADER_BATCHES) for shards in SHARDS]
+        found["shards"] = [figures._asdict() for figures in many]
+        show("loader, rows of 2,048, 5 weighted sources, shuffled over all", many_lines(many))
+        missed += [
+            f"{f.shards} shards: {f.core_tokens_per_s:,.0f} tokens/s a core, below 20M"
+            for f in many
+            if f.core_tokens_per_s < LEAST_CORE_TOKENS
+        ]
+    if "host" in parts:
+        figures = fresh(_host)
+        found["host"] = figures._asdict()
+        show("loop of `jaxlm train`, the demo's model", host_lines(figures))
+        if figures.dispatch_s > MOST_DISPATCH_S:
+            missed.append(f"dispatch takes {figures.dispatch_s * 1e3:.2f} ms, above 1 ms")
+        if figures.wait_s > MOST_WAIT * figures.step_s:
+            missed.append(f"a step waits {figures.wait_s * 1e6:.0f} us for rows, above 0.1% of it")
     if "start" in parts:
         figures = fresh(_start)
         found["start"] = {name: p._asdict() for name, p in figures._asdict().items()}
@@ -113,8 +140,33 @@ def loader_lines(f: "LoaderFigures", shares: dict[str, float]) -> list[tuple[str
     """The loader's block."""
     return [
         ("tokens/s", f"{f.tokens_per_s:>10,.0f}"),
+        ("tokens/s of one core's time", f"{f.core_tokens_per_s:>10,.0f}"),
         ("a batch, ms", f"{f.batch_s * 1e3:>10.2f}"),
         *((f"share of a step, {dtype}", f"{share:>10.3%}") for dtype, share in shares.items()),
+    ]
+
+
+def many_lines(found: "list[ManyShards]") -> Iterator[tuple[str, str]]:
+    """The block of corpora of many shards."""
+    for f in found:
+        yield f"{f.shards:,} shards, tokens/s", f"{f.tokens_per_s:>10,.0f}"
+        yield "  of one core's time", f"{f.core_tokens_per_s:>10,.0f}"
+        yield "  memory grows, MB", f"{f.grown_bytes / 1e6:>10.1f}"
+        yield "  open shards", f"{f.files:>10}"
+
+
+def host_lines(f: "HostFigures") -> list[tuple[str, str]]:
+    """The loop's block."""
+    return [
+        ("a step, ms", f"{f.step_s * 1e3:>10.2f}"),
+        ("host dispatch a step, ms", f"{f.dispatch_s * 1e3:>10.2f}"),
+        ("wait for the rows of a step, us", f"{f.wait_s * 1e6:>10.0f}"),
+        ("  share of the step", f"{f.wait_s / f.step_s:>10.3%}"),
+        ("shares of the whole loop: waits for rows", f"{f.data_share:>10.3%}"),
+        (f"  {f.reports} reports", f"{f.report_share:>10.3%}"),
+        (f"  {f.saves} saves, what steps wait", f"{f.save_share:>10.3%}"),
+        (f"  {f.evaluations} evaluations", f"{f.evaluate_share:>10.3%}"),
+        ("steps beside a save / other steps", f"{f.beside_save:>10.2f}"),
     ]
 
 
@@ -148,6 +200,18 @@ def _loader(batches: int) -> "LoaderFigures":
     from bench import loader
 
     return loader.measure(batches)
+
+
+def _many_shards(shards: int, batches: int) -> "ManyShards":
+    from bench import loader
+
+    return loader.measure_many(shards, batches)
+
+
+def _host() -> "HostFigures":
+    from bench import host
+
+    return host.measure()
 
 
 def _start() -> "StartFigures":

@@ -5,7 +5,7 @@ Bits per byte do not depend on the tokenizer: two runs with different vocabulari
 
 import contextlib
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -18,7 +18,7 @@ from jaxlm.data.loader import Loader
 from jaxlm.data.source import HeldOutRows
 from jaxlm.data.synthetic import SyntheticHeldOut
 from jaxlm.models.transformer import Params
-from jaxlm.step import StepDef, compile_eval_step
+from jaxlm.step import EvalSums, StepDef, compile_eval_step
 
 
 class Score(NamedTuple):
@@ -60,12 +60,23 @@ class Evaluator:
         end = -(-rows // self._batch) * self._batch
         total = np.zeros(3)
         with Loader(first, self._sharding, self._batch, 0, end) as loader:
-            for batch in loader:
-                sums = self._step(params, batch.rows_BT, self._piece_bytes_V)
+            dispatched = (
+                self._step(params, batch.rows_BT, self._piece_bytes_V) for batch in loader
+            )
+            for sums in _one_late(dispatched):
                 total += np.array([float(x) for x in sums])
         nll, targets, text_bytes = total.tolist()
         bits_per_byte = nll / math.log(2) / text_bytes if text_bytes else None
         return Score(nll / targets, bits_per_byte, int(targets))
+
+
+def _one_late(results: Iterable[EvalSums]) -> Iterator[EvalSums]:
+    """Each when the next has been asked for: the device has work while one is read."""
+    before: list[EvalSums] = []
+    for result in results:
+        yield from before
+        before = [result]
+    yield from before
 
 
 class _First:

@@ -95,11 +95,14 @@ def test_the_window_is_given_in_bytes(manifest):
     assert rows.order.fingerprint()["window_rows"] == {"code": 10, "web": 10}
 
 
-def test_a_stream_is_what_rows_gives(manifest):
+@pytest.mark.parametrize("size", [3, 8, 40, 64, 100])
+def test_a_stream_is_what_rows_gives(manifest, size):
+    """Whether a read is several batches, or one, and the last one is short of batches."""
     rows = open_train(manifest)
-    batches = [np.arange(i, i + 8) for i in range(0, 800, 8)]
+    batches = [np.arange(i, i + size) for i in range(0, 20 * size, size)]
     streamed = list(rows.stream(batches))
-    assert (np.concatenate(streamed) == rows.rows(np.arange(800))).all()
+    assert [len(ids) for ids in streamed] == [size] * 20
+    assert (np.concatenate(streamed) == rows.rows(np.arange(20 * size))).all()
 
 
 def test_a_stream_ends_at_the_first_damage(manifest):
@@ -129,6 +132,25 @@ def test_few_shards_are_open_at_once(tmp_path, monkeypatch):
     files = [os.path.realpath(f) for f in Path("/proc/self/fd").iterdir()]
     assert sum(file.startswith(str(tmp_path)) for file in files) == 3
     assert (rows.rows(np.arange(40)) == expected).all()
+
+
+def test_memory_and_open_files_do_not_grow_with_the_shards(tmp_path):
+    """A thousand of them, all in one shuffle window: most must be opened anew when they are met."""
+    corpus = tmp_path / "corpus"
+    path = make_corpus(corpus, {"web": (2,) * 500, "code": (2,) * 500})
+    rows = train_rows(replace(config(path), shuffle_window=2**20, block_rows=2000))
+    batches = [np.arange(i, i + 8) for i in range(0, 10_000, 8)]  # 5 epochs
+    opened, resident = [], []
+    for i, _ in enumerate(rows.stream(batches)):
+        if i % 50 == 49:
+            files = [os.path.realpath(f) for f in Path("/proc/self/fd").iterdir()]
+            opened.append(sum(file.startswith(str(corpus)) for file in files))
+            pages = int(Path("/proc/self/statm").read_text().split()[1])
+            resident.append(pages * os.sysconf("SC_PAGESIZE"))
+    # One more may be in each thread's hands.
+    assert 200 < max(opened) <= source.OPEN_SHARDS + source.READ_THREADS
+    # The 6,000 shards that are opened after the first epoch would take 40 MB.
+    assert max(resident) - resident[4] < 10e6
 
 
 def test_held_out_rows_come_once_by_type_and_then_padding(manifest):
