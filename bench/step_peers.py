@@ -91,7 +91,9 @@ class Torch:
         self.torch, self.shape = torch, json.loads((case / "case.json").read_text())
         autocast = kind.endswith("autocast")
         self.cast = torch.autocast("cpu", torch.bfloat16) if autocast else contextlib.nullcontext()
-        config = LlamaConfig(**self.shape["llama"], attn_implementation="sdpa", use_cache=False)
+        compiled = kind.startswith("compile")
+        attention = causal_attention() if compiled else "sdpa"
+        config = LlamaConfig(**self.shape["llama"], attn_implementation=attention, use_cache=False)
         self.model = LlamaForCausalLM(config)
         with np.load(case / "weights.npz") as weights:
             state = {name: torch.from_numpy(weights[name]) for name in weights}
@@ -103,7 +105,7 @@ class Torch:
             self.model.to(torch.bfloat16)
         self.copies = list(self.model.parameters())
         self.optimizer = self._adamw()
-        self.loss = torch.compile(self._loss) if kind.startswith("compile") else self._loss
+        self.loss = torch.compile(self._loss) if compiled else self._loss
 
     def _adamw(self) -> Any:
         optim = self.shape["optim"]
@@ -142,6 +144,26 @@ class Torch:
             with self.torch.no_grad():
                 self.torch._foreach_copy_(self.copies, self.weights)
         return loss.item()
+
+
+def causal_attention() -> str:
+    """The name of SDPA without a mask, as "sdpa" is where nothing is compiled.
+
+    Under `torch.compile` Hugging Face's own hands SDPA the causal mask as an array, and the keys
+    repeated for every query head, which is slower by 3 to 5%.
+    """
+    from torch.nn.functional import scaled_dot_product_attention as sdpa
+    from transformers import AttentionInterface
+
+    def causal(q: Any, k: Any, v: Any, scale: float) -> tuple[Any, None]:
+        o = sdpa(q, k, v, is_causal=True, scale=scale, enable_gqa=True)
+        return o.transpose(1, 2).contiguous(), None
+
+    # It is called with whatever a model has, of which the mask, None here, and the rest are unused.
+    AttentionInterface.register(
+        "causal", lambda _, q, k, v, mask, scaling, **rest: causal(q, k, v, scaling)
+    )
+    return "causal"
 
 
 def run_torch(case: Path, kind: str, dtype: str, steps: int) -> str:
