@@ -30,18 +30,14 @@ from bench.trainers_page import (
     replace,
     section,
 )
+from jaxlm import allocator
 from jaxlm.workdir import write_text
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "speed.md"
 DTYPES = ("bfloat16", "float32")
-ALLOCATOR = {
-    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
-    "MALLOC_ARENA_MAX": "1",
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": "20000000000",
-}
-"""Of glibc, given to all: huge pages, and memory that is kept rather than handed back."""
+ALLOCATOR = {allocator.VARIABLE: allocator.tunables({})}
+"""Of glibc, given to all: those that a run of ours gives itself."""
 LIMIT_S = 3600
 """Longest that a process may take."""
 
@@ -214,8 +210,8 @@ class Bench:
             script = str(ROOT / "bench" / "step_peers.py")
             command = [str(self.pythons[name]), "-P", script, self.trainers[name].kind, *rest]
         log = self.root / "process.log"
-        left_out = {*ALLOCATOR, "JAX_COMPILATION_CACHE_DIR"}
-        inherited = {k: v for k, v in os.environ.items() if k not in left_out}
+        left_out = ("GLIBC_", "MALLOC_", "JAX_COMPILATION_CACHE_DIR")
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
         with tempfile.TemporaryDirectory() as cache, log.open("w") as errors:
             # Nothing compiled by an earlier process helps: start-up is that of a first run.
             environment = inherited | {"TORCHINDUCTOR_CACHE_DIR": cache}

@@ -13,7 +13,9 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"
 os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "0"  # no test hangs on what another has compiled
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup they would be told not to hear it
+# Under nohup, or in the background of a script, they would be told not to hear these.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
