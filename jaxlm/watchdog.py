@@ -28,6 +28,8 @@ from jaxlm.site import Workdir
 
 EXCHANGE_AT_MOST_S = 2.0
 BOARD = "jaxlm/watch"
+OWN_REASON_S = 5.0
+"""What a process has left, once another has failed, to end by itself: often for the same reason."""
 NAMED = 8
 """Processes that a diagnosis names at most."""
 
@@ -240,6 +242,7 @@ class Watch:
         self._tell: Diagnosis | None = None
         self._left = False
         self._closing, self._now = threading.Event(), threading.Event()
+        self._ending = threading.Event()
         self._threads = [threading.Thread(target=self._looks, daemon=True, name="jaxlm-watch")]
         if self._board is not None:
             exchanges = threading.Thread(
@@ -260,6 +263,7 @@ class Watch:
 
     def fail(self, why: str) -> None:
         """Tells the others that this process ends, for a reason of its own."""
+        self._ending.set()
         self._tell = Diagnosis(f"{cluster.name(self._me)} has failed: {why}", hangs=False)
         self._now.set()
         self._wait_for_readers()
@@ -267,6 +271,7 @@ class Watch:
     def close(self, in_good_order: bool) -> None:
         """Ends the watch. Who does not end in good order is missed by the others."""
         self._left = in_good_order
+        self._ending.set()
         self._closing.set()
         self._now.set()
         for thread in self._threads:
@@ -275,8 +280,15 @@ class Watch:
     def _looks(self) -> None:
         while not self._closing.wait(self._dog.tick_s):
             diagnosis = self._dog.look()
-            if diagnosis is not None:
+            if diagnosis is not None and not self._ends_by_itself(diagnosis):
                 self._give_up(diagnosis)
+
+    def _ends_by_itself(self, diagnosis: Diagnosis) -> bool:
+        """Whether this process ends for a reason of its own, with the exit code and words for it.
+
+        What is wrong with a run is found by all processes, and by one of them first.
+        """
+        return self._ending.wait(0 if diagnosis.hangs else OWN_REASON_S)
 
     def _exchanges(self, board: Board) -> None:
         beat = 0

@@ -1,12 +1,19 @@
 """The watchdog on clocks and boards that the test moves: what trips it, and whom it names."""
 
+import threading
+import time
 from collections.abc import Mapping
+from queue import Queue
+from typing import NamedTuple
 
 import pytest
 
+from jaxlm import cluster, watchdog
 from jaxlm.activity import Activity, Record
+from jaxlm.errors import EnvironmentProblem
 from jaxlm.safety import WatchConfig
-from jaxlm.watchdog import Diagnosis, Heard, Report, Watchdog, diagnose, limit_s
+from jaxlm.signals import Stop
+from jaxlm.watchdog import Diagnosis, Heard, Report, Watchdog, diagnose, limit_s, watching
 from tests.clock import Clock
 
 CFG = WatchConfig()
@@ -234,3 +241,47 @@ def test_the_others_do_what_process_0_says(clock):
     told = Diagnosis("process 0: SIGTERM before the first step", hangs=False)
     dog.take({}, told)
     assert dog.look() == told
+
+
+class Peer(NamedTuple):
+    """Process 1 of 2, which has failed from the beginning, as process 0 sees it."""
+
+    heard: threading.Event
+    ended: Queue[str]
+    """Why process 0 has ended at once."""
+
+
+@pytest.fixture
+def peer(monkeypatch) -> Peer:
+    class Board:
+        def __init__(self, me: int) -> None:
+            pass
+
+        def exchange(self, report: Report, told: Diagnosis | None) -> tuple[dict, Diagnosis]:
+            found.heard.set()
+            return {}, Diagnosis("process 1 has failed: no disk", hangs=False)
+
+    found = Peer(threading.Event(), Queue())
+    monkeypatch.setattr(watchdog, "Board", Board)
+    monkeypatch.setattr(watchdog, "end_at_once", found.ended.put)
+    monkeypatch.setattr(watchdog, "end_in", lambda seconds: None)
+    monkeypatch.setattr(cluster, "place", lambda: (0, 2))
+    return found
+
+
+def test_who_fails_too_does_so_in_its_own_words(tmp_path, peer):
+    """Both are refused, and one says it first: not `75, start me again`, but its own exit code."""
+    with (
+        pytest.raises(EnvironmentProblem, match="no disk here"),
+        watching(WatchConfig(heartbeat_seconds=0.5), tmp_path, Stop(), lambda why: None),
+    ):
+        assert peer.heard.wait(10)
+        time.sleep(0.5)  # ten looks
+        raise EnvironmentProblem("no disk here")
+    assert peer.ended.empty()
+
+
+def test_who_does_not_fail_ends_with_the_words_of_the_other(tmp_path, peer, monkeypatch):
+    monkeypatch.setattr(watchdog, "OWN_REASON_S", 0.2)
+    with watching(WatchConfig(heartbeat_seconds=0.5), tmp_path, Stop(), lambda why: None):
+        assert peer.ended.get(timeout=10) == "process 1 has failed: no disk"
