@@ -17,23 +17,22 @@ from jaxlm.platforms import Variable
 
 TUNABLES: dict[str, Variable] = {
     "glibc.malloc.hugetlb": Variable(
-        "1", "Transparent huge pages for the heap: without it 1.29 times instead of 1.42."
+        "1", "Transparent huge pages for the heap: without it 1.30 times instead of 1.34."
     ),
     "glibc.malloc.arena_max": Variable(
-        "1", "One heap, so that what a thread gives back any other takes: without it 1.12."
+        "1", "One heap, so that what a thread gives back any other takes: without it 1.17."
     ),
     "glibc.malloc.mmap_max": Variable(
-        "0", "Large arrays come from the heap, too, and are not mapped anew: without it 1.10."
+        "0", "Large arrays come from the heap, too, and are not mapped anew: without it 1.14."
     ),
     "glibc.malloc.trim_threshold": Variable(
         "20000000000",
-        "The heap's free end, up to 20 GB, is not given back and taken anew: without it the others "
-        "make steps slower than plain ones, 0.75.",
+        "The heap's free end, up to 20 GB, is not given back and taken anew: without it 1.18.",
     ),
 }
-"""Name in GLIBC_TUNABLES -> setting. Figures: plain CPU time of a step of the demo's model to that
-with the settings; `python -m bench.malloc --parts`, docs/speed.md. Of memory they took 1.4 times
-there, and twice as much with 56M parameters."""
+"""Name in GLIBC_TUNABLES -> setting. Figures: how many times as fast as plain a step of the demo's
+model is; `python -m bench.malloc --parts`, docs/speed.md. Of memory they took 1.3 times
+there, and 2 to 2.7 times with 56M parameters."""
 
 COMMANDS = ("train", "evaluate", "sample", "replay", "demo")
 """Those that compute."""
@@ -43,7 +42,7 @@ VARIABLE, BEFORE = "GLIBC_TUNABLES", "JAXLM_TUNABLES_BEFORE"
 """What glibc reads, and, in the next life alone, what it was in this one (JSON)."""
 
 LINE = (
-    "memory: glibc keeps it, in huge pages (faster steps, up to twice the memory); "
+    "memory: glibc keeps it, in huge pages (faster steps, twice the memory or more); "
     f"{FLAG} leaves it as it is"
 )
 """What a run says of it."""
