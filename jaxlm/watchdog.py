@@ -28,7 +28,7 @@ from jaxlm.site import Workdir
 
 EXCHANGE_AT_MOST_S = 2.0
 BOARD = "jaxlm/watch"
-OWN_REASON_S = 5.0
+OWN_REASON_S = 2.0
 """What a process has left, once another has failed, to end by itself: often for the same reason."""
 NAMED = 8
 """Processes that a diagnosis names at most."""
@@ -316,9 +316,9 @@ class Watch:
         end_at_once(why)
 
     def _wait_for_readers(self) -> None:
-        """The board goes with process 0: it lets the others read it first."""
+        """The board goes with process 0: it lets the others read it, and end, first."""
         if self._board is not None and self._me == 0:
-            time.sleep(2.5 * self._dog.exchange_s)
+            time.sleep(2.5 * self._dog.exchange_s + OWN_REASON_S)
 
 
 def _write_stacks(path: Path, why: str) -> None:
