@@ -119,8 +119,8 @@ CPU_OPTIONS: dict[str, dict[str, Option]] = {
         ),
         "xla_cpu_experimental_onednn_fusion_type": Option(
             "LIBRARY_FUSION_TYPE_DOT",
-            "Products by oneDNN: on two cores with AMX [4096, 512] x [512, 32000] of bfloat16 takes "
-            "40 ms in place of 140 by YNNPACK, XLA's default; of float32 as long.",
+            "Products by oneDNN: on two cores with AMX [4096, 512] x [512, 32000] of bfloat16 "
+            "takes 40 ms in place of 140 by YNNPACK, XLA's default; of float32 as long.",
         ),
         "xla_cpu_experimental_ynn_fusion_type": Option(
             "LIBRARY_FUSION_TYPE_REDUCE",

@@ -12,7 +12,8 @@ from jax import numpy as jnp
 from jaxlm.config import LossConfig
 from jaxlm.mesh import Axes, constrain, platform_in_force, sizes_in_force
 from jaxlm.ops import sequence
-from jaxlm.ops.dense import dense, dense_of_shards, gather
+from jaxlm.ops.dense import dense, dense_of_shards, gather, laid_out
+from jaxlm.ops.passes import again, rounded
 from jaxlm.schema import ConfigError
 
 PADDED = -1e30
@@ -93,23 +94,25 @@ def _of_rows(
 
 
 def _forward(logits_BTV: jax.Array, targets_BT: jax.Array, vocab_size: int) -> tuple:
-    real_11V = jnp.arange(logits_BTV.shape[-1])[None, None] < vocab_size
-    lowest = jnp.array(PADDED, logits_BTV.dtype)
-    top_BT1 = jnp.where(real_11V, logits_BTV, lowest).max(-1, keepdims=True).astype(jnp.float32)
-    shares_BTV = jnp.where(real_11V, jnp.exp(logits_BTV.astype(jnp.float32) - top_BT1), 0.0)
-    log_z_BT = top_BT1[..., 0] + jnp.log(shares_BTV.sum(-1))
+    dtype = logits_BTV.dtype
     at_target_BT1 = jnp.take_along_axis(logits_BTV, targets_BT[..., None], axis=-1)
-    nll_BT = log_z_BT - at_target_BT1[..., 0].astype(jnp.float32)
-    return (nll_BT, log_z_BT), (logits_BTV, targets_BT, log_z_BT)
+    if vocab_size < logits_BTV.shape[-1]:
+        real_11V = jnp.arange(logits_BTV.shape[-1])[None, None] < vocab_size
+        logits_BTV = jnp.where(real_11V, logits_BTV, jnp.array(PADDED, dtype))
+    logits_BTV, top_BT1 = again(logits_BTV, logits_BTV.max(-1, keepdims=True).astype(jnp.float32))
+    p_BTV = laid_out(rounded(jnp.exp(logits_BTV.astype(jnp.float32) - top_BT1), dtype))
+    sum_BT1 = jax.lax.optimization_barrier(p_BTV).astype(jnp.float32).sum(-1, keepdims=True)
+    log_z_BT1 = top_BT1 + jnp.log(sum_BT1)
+    nll_BT1 = log_z_BT1 - at_target_BT1.astype(jnp.float32)
+    return (nll_BT1[..., 0], log_z_BT1[..., 0]), (p_BTV, sum_BT1, targets_BT)
 
 
 def _backward(vocab_size: int, saved: tuple, cotangents: tuple) -> tuple[jax.Array, None]:
-    (logits_BTV, targets_BT, log_z_BT), (nll_BT, z_BT) = saved, cotangents
-    ids_11V = jnp.arange(logits_BTV.shape[-1])[None, None]
-    p_BTV = jnp.exp(logits_BTV.astype(jnp.float32) - log_z_BT[..., None])
-    g_BTV = p_BTV * (nll_BT + z_BT)[..., None]
+    (p_BTV, sum_BT1, targets_BT), (nll_BT, z_BT) = saved, cotangents
+    ids_11V = jnp.arange(p_BTV.shape[-1])[None, None]
+    g_BTV = p_BTV.astype(jnp.float32) * ((nll_BT + z_BT)[..., None] / sum_BT1)
     g_BTV -= jnp.where(ids_11V == targets_BT[..., None], nll_BT[..., None], 0.0)
-    return jnp.where(ids_11V < vocab_size, g_BTV, 0.0).astype(logits_BTV.dtype), None
+    return rounded(g_BTV, p_BTV.dtype), None
 
 
 _of_rows.defvjp(_forward, _backward)

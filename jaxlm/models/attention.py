@@ -10,8 +10,8 @@ from jaxlm.config import ModelConfig
 from jaxlm.mesh import constrain
 from jaxlm.models.linear import Linear
 from jaxlm.models.norm import RMSNorm
-from jaxlm.models.rope import Rotation, rotate
 from jaxlm.ops.attention import Attend, reference
+from jaxlm.ops.rope import Rotation, rotate
 
 
 class Cache(NamedTuple):

@@ -10,9 +10,9 @@ from jaxlm.config import ModelConfig
 from jaxlm.models.attention import Attention, Cache
 from jaxlm.models.mlp import MLP
 from jaxlm.models.norm import RMSNorm
-from jaxlm.models.rope import Rotation
 from jaxlm.ops import sequence
 from jaxlm.ops.attention import Attend
+from jaxlm.ops.rope import Rotation
 
 
 class Dropout(NamedTuple):

@@ -1,4 +1,4 @@
-"""SwiGLU (Shazeer, 2020)."""
+"""The MLP of a layer."""
 
 import jax
 from flax import nnx
@@ -6,6 +6,7 @@ from flax import nnx
 from jaxlm.config import ModelConfig
 from jaxlm.mesh import constrain
 from jaxlm.models.linear import Linear
+from jaxlm.ops.swiglu import swiglu
 
 
 class MLP(nnx.Module):
@@ -19,5 +20,5 @@ class MLP(nnx.Module):
 
     def __call__(self, x_BTD: jax.Array) -> jax.Array:
         """[B, T, D]."""
-        h_BTF = jax.nn.silu(self.gate(x_BTD)) * self.up(x_BTD)
+        h_BTF = swiglu(x_BTD, self.gate, self.up)
         return self.down(constrain(h_BTF, "batch", None, "mlp"))

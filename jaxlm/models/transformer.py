@@ -20,8 +20,8 @@ from jaxlm.models.embedding import Embedding
 from jaxlm.models.linear import Linear
 from jaxlm.models.norm import RMSNorm
 from jaxlm.models.remat import rematerialized
-from jaxlm.models.rope import rotation
 from jaxlm.ops.attention import ATTENTION
+from jaxlm.ops.rope import rotation
 
 type Params = dict[str, Any]
 

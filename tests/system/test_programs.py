@@ -7,14 +7,13 @@ out wrong here runs, and to the same loss; it only moves twice the bytes, or run
 import functools
 import math
 import re
+import sys
 from dataclasses import dataclass
 from typing import Literal
 
 import pytest
 
-from jaxlm import loss
 from jaxlm.config import Config, DataConfig, LossConfig, MeshConfig, ModelConfig, TrainConfig
-from jaxlm.ops import dense
 from jaxlm.plan import minimum, program, target, walk
 from jaxlm.plan.collectives import Collective
 from jaxlm.plan.walk import Counts
@@ -116,12 +115,15 @@ def test_what_is_done_for_cpus_changes_nothing(case, monkeypatch):
     def digest() -> str:
         return program.lower(config(case), target.parse(case.target, case.slices)).digest
 
-    given = digest()
-    for module in (dense, loss):
-        monkeypatch.setattr(module, "platform_in_force", lambda: "")
+    given, names = digest(), set()
+    for name, module in sys.modules.items():
+        if name.startswith("jaxlm.") and hasattr(module, "platform_in_force"):
+            names.add(name)
+            monkeypatch.setattr(module, "platform_in_force", lambda: "")
     assert digest() == given
-    for module in (dense, loss):
-        monkeypatch.setattr(module, "platform_in_force", lambda: "cpu")
+    assert names >= {"jaxlm.loss", "jaxlm.ops.dense", "jaxlm.ops.rope", "jaxlm.ops.swiglu"}
+    for name in names:
+        monkeypatch.setattr(sys.modules[name], "platform_in_force", lambda: "cpu")
     assert digest() != given
 
 

@@ -18,6 +18,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxlm.ops.attention.kernel import OUT, Attend, Kernel
 from jaxlm.ops.attention.reference import MASKED, document_mask
 from jaxlm.ops.dense import laid_out, turned
+from jaxlm.ops.passes import rounded
 
 BLOCKS = 4
 """Of a row's queries: 5/8 of the pairs are computed. With 8 no less time, and more to compile."""
@@ -59,12 +60,10 @@ def _forward(
 ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
     q_BNRK, k_BNSK, v_BNSK = laid_out(q_BNRK), laid_out(k_BNSK), laid_out(v_BNSK)
     s_BNRS = jnp.matmul(q_BNRK, turned(k_BNSK), preferred_element_type=jnp.float32)
-    # Masked twice: what two others take would be written to memory.
-    top_BNR1 = jnp.where(mask_B1RS, s_BNRS, MASKED).max(-1, keepdims=True)
-    p_BNRS = jnp.where(mask_B1RS, jnp.exp(s_BNRS - top_BNR1), 0.0).astype(v_BNSK.dtype)
-    sum_BNR1 = p_BNRS.astype(jnp.float32).sum(-1, keepdims=True)
-    o_BNRK = jnp.matmul(p_BNRS, v_BNSK, preferred_element_type=jnp.float32) / sum_BNR1
-    o_BNRK = o_BNRK.astype(v_BNSK.dtype)
+    s_BNRS = jnp.where(mask_B1RS, s_BNRS, MASKED)
+    p_BNRS = laid_out(rounded(jnp.exp(s_BNRS - s_BNRS.max(-1, keepdims=True)), v_BNSK.dtype))
+    sum_BNR1 = jax.lax.optimization_barrier(p_BNRS).astype(jnp.float32).sum(-1, keepdims=True)
+    o_BNRK = rounded((p_BNRS @ v_BNSK).astype(jnp.float32) / sum_BNR1, v_BNSK.dtype)
     return o_BNRK, (q_BNRK, k_BNSK, v_BNSK, p_BNRS, sum_BNR1, o_BNRK)
 
 
@@ -72,9 +71,9 @@ def _backward(saved: tuple[jax.Array, ...], g_BNRK: jax.Array) -> tuple[jax.Arra
     q_BNRK, k_BNSK, v_BNSK, p_BNRS, sum_BNR1, o_BNRK = saved
     g_BNRK = g_BNRK.astype(jnp.float32) / sum_BNR1
     own_BNR1 = (g_BNRK * o_BNRK.astype(jnp.float32)).sum(-1, keepdims=True)
-    g_BNRK = g_BNRK.astype(q_BNRK.dtype)
+    g_BNRK = rounded(g_BNRK, q_BNRK.dtype)
     g_BNRS = jnp.matmul(g_BNRK, turned(v_BNSK), preferred_element_type=jnp.float32)
-    ds_BNRS = (p_BNRS.astype(jnp.float32) * (g_BNRS - own_BNR1)).astype(q_BNRK.dtype)
+    ds_BNRS = rounded(p_BNRS.astype(jnp.float32) * (g_BNRS - own_BNR1), q_BNRK.dtype)
     dk_BNSK, dv_BNSK = turned(turned(q_BNRK) @ ds_BNRS), turned(turned(g_BNRK) @ p_BNRS)
     return ds_BNRS @ k_BNSK, dk_BNSK, dv_BNSK, None
 

@@ -1,9 +1,12 @@
 """Rotary positions: scores depend on how far apart two tokens are, and on nothing else."""
 
+import jax
 import numpy as np
+import pytest
 from jax import numpy as jnp
 
-from jaxlm.models.rope import rotate, rotation
+from jaxlm.ops.rope import rotate, rotation
+from tests import tiny
 
 K = 8
 
@@ -43,3 +46,23 @@ def test_angles_are_float32_in_bfloat16():
     found = rotate(x, rotation(jnp.array([[1000, 1001]]), K, theta=100.0))
     assert found.dtype == jnp.bfloat16
     assert abs(float(found[0, 0, 0, 0] - found[0, 1, 0, 0])) > 0.1
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-6), ("bfloat16", 0.008)])
+def test_by_hand_for_cpus_it_is_the_same(dtype, tolerance):
+    """Value and gradient."""
+    random = np.random.default_rng(0)
+    x, g = (jnp.asarray(random.normal(size=(2, 5, 3, K)), dtype) for _ in range(2))
+    turn = rotation(jnp.array([[0, 1, 2, 0, 1000], [7, 8, 9, 10, 11]]), K, theta=100.0)
+
+    def both(x: jax.Array, g: jax.Array) -> tuple[jax.Array, jax.Array]:
+        y, pull = jax.vjp(lambda x: rotate(x, turn), x)
+        return y, pull(g)[0]
+
+    expected = both(x, g)
+    with jax.set_mesh(tiny.mesh((1, 1, 1))):
+        found = jax.jit(both)(x, g)
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == jnp.dtype(dtype)
+        one, other = one.astype(jnp.float32), other.astype(jnp.float32)
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
