@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxlm import platforms
+from jaxlm import allocator, platforms
 
 if TYPE_CHECKING:
     from bench.host import HostFigures
@@ -106,8 +106,14 @@ def parser() -> argparse.ArgumentParser:
 
 
 def fresh[*A, T](call: Callable[[*A], T], *args: *A) -> T:
-    """The call's result from a process of its own: nothing compiled, cached or allocated."""
+    """The call's result from a process of its own: nothing compiled, cached or allocated.
+
+    On a CPU with the allocator of a run, for all that is timed there.
+    """
     context = multiprocessing.get_context("spawn")
+    if platforms.is_cpu() and (settings := allocator.tunables(os.environ)):
+        given = os.environ.get(allocator.VARIABLE)
+        os.environ[allocator.VARIABLE] = f"{given}:{settings}" if given else settings
     with ProcessPoolExecutor(1, context) as pool:
         return pool.submit(call, *args).result()
 

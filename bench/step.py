@@ -176,6 +176,11 @@ class Trainer:
         self.steps, self.position = self.steps + 1, batch.next_position
         return metrics
 
+    def compiled(self, batch: Batch) -> jax.stages.Compiled:
+        """The program of a step."""
+        controls = self._host.controls(batch, saving.NOTHING, stop=False, limits=NO_LIMITS)
+        return self._step.lower(self.state, batch.rows_BT, controls).compile()
+
     def warm_up(self, batch: Batch) -> None:
         """Compiles, runs one step, and goes back to the initial state."""
         self.timed(batch)

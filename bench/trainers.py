@@ -80,6 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = [sys.executable, "-m", "bench.step_ours", "export", str(case), str(args.steps)]
     subprocess.run(command, check=True, cwd=ROOT)
     bench = Bench(args.dir, case, args.steps, _kept(args.dir, args.steps))
+    for name in args.without:
+        bench.skip(name, "left out by --without")
     bench.make_environments()
     try:
         for number in range(args.rounds):
@@ -119,6 +121,9 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", type=_steps, default=WARM_UP + 15, help="a process; 2 not timed")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--bare-rounds", type=int, default=1, help="without allocator settings")
+    parser.add_argument(
+        "--without", action="append", choices=TRAINERS, default=[], help="leaves a peer out"
+    )
     parser.add_argument("--resume", action="store_true", help="goes on with interrupted rounds")
     parser.add_argument("--page", type=Path, default=PAGE, help="default docs/speed.md")
     return parser
@@ -157,6 +162,8 @@ class Bench:
     def make_environments(self) -> None:
         """Those of the trainers; who has none is skipped, with the reason."""
         for name, trainer in self.trainers.items():
+            if name in self.skipped:
+                continue
             try:
                 self.pythons[name] = environments.make(trainer.environment, self.root)
             except environments.Missing as e:

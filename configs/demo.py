@@ -23,7 +23,6 @@ def get_config() -> ConfigDict:
     c.model.qk_norm = True
     c.model.tied_embeddings = True
     c.model.compute_dtype = "float32"  # faster than bfloat16 on most CPUs
-    c.model.layers = "unroll"
 
     c.data.manifest = "runs/demo/data/manifest.json"
     c.data.seq_len = 256

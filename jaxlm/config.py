@@ -51,8 +51,9 @@ class ModelConfig:
     """Residual dropout as (from, rate) phases: (("0 rows", 0.1), ("900 steps", 0.0))."""
     compute_dtype: Literal["bfloat16", "float32"] = recorded("bfloat16")
     """Type of matrix products and activations; parameters, softmax, norms, loss are float32."""
-    layers: Literal["scan", "unroll"] = recorded("scan")
-    """One compiled layer run in a loop, or each layer compiled: faster steps, longer compile."""
+    layers: Literal["auto", "scan", "unroll"] = recorded("auto")
+    """One compiled layer run in a loop, or each layer compiled: longer compile, on a CPU faster
+    steps; auto is unroll on a CPU, scan elsewhere."""
     attention: str = recorded("auto")
     """Kernel: a key of `jaxlm.ops.attention.ATTENTION`; auto is the fastest for the hardware."""
     remat: Literal["none", "dots", "attention", "full"] = recorded("none")

@@ -7,6 +7,7 @@ import jax
 from jax.ad_checkpoint import checkpoint_name
 
 from jaxlm.config import ModelConfig
+from jaxlm.models.layers import scanned
 from jaxlm.ops.attention import LSE, OUT
 from jaxlm.schema import ConfigError
 
@@ -70,7 +71,7 @@ def rematerialized[F: Callable](layer: F, cfg: ModelConfig) -> F:
         return layer(checkpoint_name(x_BTD, RESIDUAL), *rest)
 
     # A scan keeps the two computations of a layer apart by itself; unrolled, a barrier must.
-    prevent_cse = cfg.layers != "scan"
+    prevent_cse = not scanned(cfg)
     saves = _offloaded(policy) if cfg.offload_activations else _saved(policy)
     return jax.checkpoint(named, policy=saves, prevent_cse=prevent_cse)  # pyright: ignore[reportReturnType]
 

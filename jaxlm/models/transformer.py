@@ -17,6 +17,7 @@ from jaxlm.mesh import Axes
 from jaxlm.models.attention import Cache
 from jaxlm.models.block import Dropout
 from jaxlm.models.embedding import Embedding
+from jaxlm.models.layers import scanned
 from jaxlm.models.linear import Linear
 from jaxlm.models.norm import RMSNorm
 from jaxlm.models.remat import rematerialized
@@ -161,7 +162,7 @@ class ModelDef:
         return jnp.dtype(self.cfg.compute_dtype)
 
     def _run(self, body: Callable, x_BTD: jax.Array, layers: Any) -> tuple[jax.Array, Any]:
-        if self.cfg.layers == "scan":
+        if scanned(self.cfg):
             return jax.lax.scan(body, x_BTD, layers)
         outputs = []
         for i in range(self.cfg.n_layers):
