@@ -110,12 +110,15 @@ def fresh[*A, T](call: Callable[[*A], T], *args: *A) -> T:
 
     On a CPU with the allocator of a run, for all that is timed there.
     """
-    context = multiprocessing.get_context("spawn")
-    if platforms.is_cpu() and (settings := allocator.tunables(os.environ)):
-        given = os.environ.get(allocator.VARIABLE)
-        os.environ[allocator.VARIABLE] = f"{given}:{settings}" if given else settings
-    with ProcessPoolExecutor(1, context) as pool:
-        return pool.submit(call, *args).result()
+    context, before = multiprocessing.get_context("spawn"), dict(os.environ)
+    if platforms.is_cpu():
+        os.environ.update(allocator.environment())
+    try:
+        with ProcessPoolExecutor(1, context) as pool:
+            return pool.submit(call, *args).result()
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def show(title: str, lines: Iterable[tuple[str, str]]) -> None:

@@ -40,10 +40,8 @@ class Figures(NamedTuple):
     """Median."""
     flops: float
     """Of a step, of the model alone (`metrics.flops_per_token`)."""
-    params: float
-    """All of them, in millions."""
     bytes: int
-    """Of a step's arrays at most at one time, by the compiler's account."""
+    """Of a step's arguments, results and temporaries, by the compiler's account."""
     expected_bytes: float
     """By `plan.estimate`."""
 
@@ -54,19 +52,14 @@ def config(dtype: str, changes: Mapping[str, Any]) -> "Config":
 
     base = step.config("float32" if dtype == "float32" else "bfloat16", "unroll")
     parts = {"model": base.model, "data": base.data, "train": base.train}
-    return replace(
-        base,
-        **{
-            name: replace(part, **{k: v for k, v in changes.items() if hasattr(part, k)})
-            for name, part in parts.items()
-        },
-    )
+    for field, value in changes.items():
+        [name] = [name for name, part in parts.items() if hasattr(part, field)]
+        parts[name] = replace(parts[name], **{field: value})
+    return replace(base, **parts)
 
 
 def measure(dtype: str, case: str) -> Figures:
     """Of this process."""
-    import jax
-
     from bench import step
     from jaxlm.metrics import flops_per_token
     from jaxlm.plan import estimate
@@ -76,14 +69,12 @@ def measure(dtype: str, case: str) -> Figures:
         used = ours.compiled(next(loader)).memory_analysis()
         ours.warm_up(next(loader))
         times = [ours.timed(batch).seconds for batch, _ in zip(loader, range(STEPS), strict=False)]
-        count = sum(x.size for x in jax.tree.leaves(ours.state.params))
         shape = dict(ours.run.mesh.shape)
     assert used is not None
     held = used.argument_size_in_bytes + used.output_size_in_bytes - used.alias_size_in_bytes
     return Figures(
         step_s=statistics.median(times),
         flops=flops_per_token(cfg.model, cfg.data.seq_len) * cfg.batch_tokens,
-        params=count / 1e6,
         bytes=held + used.temp_size_in_bytes,
         expected_bytes=estimate.memory(cfg, shape, estimate.state(cfg)),
     )
@@ -133,10 +124,9 @@ def table(found: Mapping[str, list[Figures]]) -> list[str]:
 
 
 def _fresh(dtype: str, case: str) -> Figures:
-    settings = {allocator.VARIABLE: allocator.tunables({})} if platforms.is_cpu() else {}
     done = subprocess.run(
         [sys.executable, "-m", "bench.growth", f"--dtype={dtype}", f"--inside={case}"],
-        env={**os.environ, **settings},
+        env=allocator.environment() if platforms.is_cpu() else None,
         stdout=subprocess.PIPE,
         text=True,
         check=True,

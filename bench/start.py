@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from jaxlm import allocator
+
 CONFIG = Path(__file__).resolve().parents[1] / "configs" / "demo.py"
 
 WATCHED = """
@@ -83,7 +85,8 @@ def _start(home: str, workdir: Path, end: int) -> Parts:
     arguments += ["--config.data.source=synthetic", "--config.data.mixture=()"]
     arguments += [f"--config.train.end={end} steps", "--config.log.every=1 steps"]
     arguments += ["--config.optim.warmup=0 steps"]
-    kept = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
+    left_out = ("JAX_COMPILATION_CACHE_DIR", allocator.VARIABLE)
+    kept = {k: v for k, v in os.environ.items() if k not in left_out}
     kept |= {"JAX_ENABLE_COMPILATION_CACHE": "1", "XDG_CACHE_HOME": home}
     command = [sys.executable, "-c", WATCHED, repr(time.time()), *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=kept)

@@ -30,7 +30,7 @@ from bench.trainers_page import (
     replace,
     section,
 )
-from jaxlm import allocator
+from jaxlm import allocator, platforms
 from jaxlm.workdir import write_text
 
 ROOT = Path(__file__).parents[1]
@@ -79,9 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     case = args.dir / "case"
     command = [sys.executable, "-m", "bench.step_ours", "export", str(case), str(args.steps)]
     subprocess.run(command, check=True, cwd=ROOT)
-    bench = Bench(args.dir, case, args.steps, _kept(args.dir, args.steps))
-    for name in args.without:
-        bench.skip(name, "left out by --without")
+    trainers = {name: t for name, t in TRAINERS.items() if name not in args.without}
+    bench = Bench(args.dir, case, args.steps, _kept(args.dir, args.steps), trainers)
     bench.make_environments()
     try:
         for number in range(args.rounds):
@@ -162,8 +161,6 @@ class Bench:
     def make_environments(self) -> None:
         """Those of the trainers; who has none is skipped, with the reason."""
         for name, trainer in self.trainers.items():
-            if name in self.skipped:
-                continue
             try:
                 self.pythons[name] = environments.make(trainer.environment, self.root)
             except environments.Missing as e:
@@ -267,7 +264,7 @@ def processor() -> str:
     info = Path("/proc/cpuinfo")
     text = info.read_text() if info.is_file() else ""
     name = text.partition("model name")[2].partition("\n")[0].strip(" \t:") or platform.machine()
-    return f"{name}, {'AMX' if 'amx_bf16' in text else 'no AMX'}"
+    return f"{name}, {'AMX' if platforms.has_amx() else 'no AMX'}"
 
 
 if __name__ == "__main__":

@@ -50,7 +50,8 @@ class ModelConfig:
     dropout: tuple[tuple[str, float], ...] = recorded(())
     """Residual dropout as (from, rate) phases: (("0 rows", 0.1), ("900 steps", 0.0))."""
     compute_dtype: Literal["bfloat16", "float32"] = recorded("bfloat16")
-    """Type of matrix products and activations; parameters, softmax, norms, loss are float32."""
+    """Type of matrix products and activations; parameters, softmax, norms, loss are float32 (on a
+    CPU the shares of the softmax and of the loss are kept in this type, and their sums float32)."""
     layers: Literal["auto", "scan", "unroll"] = recorded("auto")
     """One compiled layer run in a loop, or each layer compiled: longer compile, on a CPU faster
     steps; auto is unroll on a CPU, scan elsewhere."""

@@ -95,12 +95,17 @@ def _of_rows(
 
 def _forward(logits_BTV: jax.Array, targets_BT: jax.Array, vocab_size: int) -> tuple:
     dtype = logits_BTV.dtype
-    at_target_BT1 = jnp.take_along_axis(logits_BTV, targets_BT[..., None], axis=-1)
-    if vocab_size < logits_BTV.shape[-1]:
+
+    def real(logits_BTV: jax.Array) -> jax.Array:
+        if vocab_size == logits_BTV.shape[-1]:
+            return logits_BTV
         real_11V = jnp.arange(logits_BTV.shape[-1])[None, None] < vocab_size
-        logits_BTV = jnp.where(real_11V, logits_BTV, jnp.array(PADDED, dtype))
-    logits_BTV, top_BT1 = again(logits_BTV, logits_BTV.max(-1, keepdims=True).astype(jnp.float32))
-    p_BTV = laid_out(rounded(jnp.exp(logits_BTV.astype(jnp.float32) - top_BT1), dtype))
+        return jnp.where(real_11V, logits_BTV, jnp.array(PADDED, dtype))
+
+    at_target_BT1 = jnp.take_along_axis(logits_BTV, targets_BT[..., None], axis=-1)
+    top_BT1 = real(logits_BTV).max(-1, keepdims=True).astype(jnp.float32)
+    logits_BTV, top_BT1 = again(logits_BTV, top_BT1)
+    p_BTV = laid_out(rounded(jnp.exp(real(logits_BTV).astype(jnp.float32) - top_BT1), dtype))
     sum_BT1 = jax.lax.optimization_barrier(p_BTV).astype(jnp.float32).sum(-1, keepdims=True)
     log_z_BT1 = top_BT1 + jnp.log(sum_BT1)
     nll_BT1 = log_z_BT1 - at_target_BT1.astype(jnp.float32)

@@ -2,8 +2,10 @@
 
 Every process posts what it is at on the coordinator's board every few seconds. Process 0 looks at
 all of them; its diagnosis goes back over the board, so that all say the same and end with exit code
-75, each with the stacks of its threads in `logs/`. The others judge only what it cannot: that it
-does not answer itself. No step is needed for any of it, no device and no file.
+75, each with the stacks of its threads in `logs/`. So it is where a process has failed, but for
+those that fail by themselves in the next seconds, often for the same reason. The others judge only
+what it cannot: that it does not answer itself. No step is needed for any of it, no device and no
+file.
 """
 
 import contextlib
@@ -63,6 +65,8 @@ class Diagnosis(NamedTuple):
     why: str
     hangs: bool = True
     """Whether stacks tell more."""
+    failed: bool = False
+    """Whether a process ends for a reason of its own, which others may have too."""
 
 
 class Heard(NamedTuple):
@@ -264,7 +268,7 @@ class Watch:
     def fail(self, why: str) -> None:
         """Tells the others that this process ends, for a reason of its own."""
         self._ending.set()
-        self._tell = Diagnosis(f"{cluster.name(self._me)} has failed: {why}", hangs=False)
+        self._tell = Diagnosis(f"{cluster.name(self._me)} has failed: {why}", False, failed=True)
         self._now.set()
         self._wait_for_readers()
 
@@ -288,7 +292,7 @@ class Watch:
 
         What is wrong with a run is found by all processes, and by one of them first.
         """
-        return self._ending.wait(0 if diagnosis.hangs else OWN_REASON_S)
+        return self._ending.wait(OWN_REASON_S if diagnosis.failed else 0)
 
     def _exchanges(self, board: Board) -> None:
         beat = 0
@@ -318,7 +322,7 @@ class Watch:
     def _wait_for_readers(self) -> None:
         """The board goes with process 0: it lets the others read it, and end, first."""
         if self._board is not None and self._me == 0:
-            time.sleep(2.5 * self._dog.exchange_s + OWN_REASON_S)
+            time.sleep(2.5 * self._dog.exchange_s + OWN_REASON_S + 1.0)
 
 
 def _write_stacks(path: Path, why: str) -> None:

@@ -1,6 +1,5 @@
 """Options by chip: every chip has its line, every line its reason; so have variables."""
 
-import platform
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +16,9 @@ def test_every_chip_has_a_line(table):
     assert table.keys() == CHIPS.keys()
 
 
-@pytest.mark.parametrize("table", [compiler.OPTIONS, platforms.ENVIRONMENT, compiler.CPU_OPTIONS])
+@pytest.mark.parametrize(
+    "table", [compiler.OPTIONS, platforms.ENVIRONMENT, {"cpu": compiler.AMX_OPTIONS}]
+)
 def test_every_setting_has_a_reason(table):
     for settings in table.values():
         for name, option in settings.items():
@@ -47,13 +48,13 @@ def test_only_gpus_must_be_told_to_be_deterministic(chip, tmp_path):
     assert added == (expected if CHIPS[chip].platform == "cuda" else {})
 
 
-@pytest.mark.parametrize(("machine", "library"), [("x86_64", "onednn"), ("aarch64", None)])
-def test_a_cpu_has_those_of_its_processor(monkeypatch, tmp_path, machine, library):
-    monkeypatch.setattr(platform, "machine", lambda: machine)
+@pytest.mark.parametrize("amx", [True, False])
+def test_a_cpu_with_matrix_units_has_some(monkeypatch, tmp_path, amx):
+    monkeypatch.setattr(platforms, "has_amx", lambda: amx)
     cpu = jax.devices("cpu")[0]
     settings = compiler.options(cpu)
     assert settings == compiler.options(cpu, tmp_path)
-    assert (f"xla_cpu_use_{library}" in settings) == (library is not None) == bool(settings)
+    assert settings == ({k: o.value for k, o in compiler.AMX_OPTIONS.items()} if amx else {})
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])

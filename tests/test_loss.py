@@ -83,6 +83,32 @@ def test_value_and_gradients_equal_float64(case, blocks, shape):
     assert not np.asarray(grads[1])[:, VOCAB:].any()
 
 
+def test_bfloat16_by_hand_for_a_cpu_is_that_of_the_compiler_within_rounding(case):
+    """Where the shares are kept in the type of the logits; these are the same."""
+    hidden_BTD, *rest = case
+    given = (hidden_BTD.astype(jnp.bfloat16), *rest)
+    (_, expected), expected_grads = differentiate(1)(*given)
+    with jax.set_mesh(tiny.mesh((1, 1, 1))):
+        (_, sums), grads = differentiate(1)(*given)
+    assert grads[0].dtype == jnp.bfloat16
+    np.testing.assert_allclose(sums, expected, rtol=1e-4)
+    for found, usual in zip(grads, expected_grads, strict=True):
+        found, usual = (np.asarray(x, np.float32) for x in (found, usual))
+        assert 0 < np.abs(found - usual).max() < 0.01 * np.abs(usual).max()
+    assert not np.asarray(grads[1])[:, VOCAB:].any()
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "by hand"])
+def by_hand(request):
+    """Without a mesh the loss is that of any platform, on one of a CPU that for CPUs."""
+    if not request.param:
+        yield
+        return
+    with jax.set_mesh(tiny.mesh((1, 1, 1))):
+        yield
+
+
+@pytest.mark.usefixtures("by_hand")
 @pytest.mark.parametrize("blocks", [1, 4])
 def test_padded_columns_get_no_probability(case, blocks):
     hidden_BTD, kernel_DV, targets_BT, _ = case
@@ -94,6 +120,7 @@ def test_padded_columns_get_no_probability(case, blocks):
     tiny.assert_trees_equal(of(huge_DV), of(kernel_DV))
 
 
+@pytest.mark.usefixtures("by_hand")
 @pytest.mark.parametrize("blocks", [1, 4])
 def test_extreme_logits_are_finite(blocks):
     """Nothing overflows, whichever block holds the greatest logit."""

@@ -259,7 +259,7 @@ def peer(monkeypatch) -> Peer:
 
         def exchange(self, report: Report, told: Diagnosis | None) -> tuple[dict, Diagnosis]:
             found.heard.set()
-            return {}, Diagnosis("process 1 has failed: no disk", hangs=False)
+            return {}, Diagnosis("process 1 has failed: no disk", False, failed=True)
 
     found = Peer(threading.Event(), Queue())
     monkeypatch.setattr(watchdog, "Board", Board)
@@ -276,7 +276,7 @@ def test_who_fails_too_does_so_in_its_own_words(tmp_path, peer):
         watching(WatchConfig(heartbeat_seconds=0.5), tmp_path, Stop(), lambda why: None),
     ):
         assert peer.heard.wait(10)
-        time.sleep(0.5)  # ten looks
+        time.sleep(0.5)  # it has seen it
         raise EnvironmentProblem("no disk here")
     assert peer.ended.empty()
 

@@ -13,7 +13,8 @@ def rounded(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
 
     To bfloat16 by arithmetic of integers: around a cast the compiler makes no vectors of what comes
     before it, where that is an exponential, and takes three times as long. Ties to even would take
-    x twice. NaN stays NaN but for those that no arithmetic makes, of a payload of ones alone.
+    x twice. The NaN that arithmetic makes (0x7FC00000, of either sign) stays NaN; of others, those
+    from 0x7FFF8000 on become zero and those below 0x7F808000 infinity.
     """
     if dtype != jnp.bfloat16:
         return x.astype(dtype)

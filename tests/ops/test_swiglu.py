@@ -37,14 +37,14 @@ def test_value_and_gradients(dtype, tolerance, size):
 
 
 def test_where_the_gate_is_shut_or_wide_open():
-    """exp(-gate) is infinite, and nothing becomes NaN."""
-    gate = jnp.array([-1e30, -200.0, 0.0, 200.0, 1e30])
+    """exp(-gate) is infinite, and nothing becomes NaN, whatever it is multiplied with."""
+    gate, up = jnp.array([-1e30, -200.0, 0.0, 200.0, 1e30]), jnp.full(5, 1e7)
     with jax.set_mesh(tiny.mesh((1, 1, 1))):
-        value, pull = jax.vjp(jax.jit(swiglu), gate, jnp.ones(5))
-        of_gate, of_up = pull(jnp.ones(5))
-    np.testing.assert_allclose(value, [0, 0, 0, 200, 1e30])
-    np.testing.assert_allclose(of_gate, [0, 0, 0.5, 1, 1])
-    np.testing.assert_allclose(of_up, [0, 0, 0, 200, 1e30])
+        value, pull = jax.vjp(jax.jit(swiglu), gate, up)
+        of_gate, of_up = pull(jnp.full(5, 2.0))
+    np.testing.assert_allclose(value, [0, 0, 0, 2e9, 1e37])
+    np.testing.assert_allclose(of_gate, [0, 0, 1e7, 2e7, 2e7])
+    np.testing.assert_allclose(of_up, [0, 0, 0, 400, 2e30])
 
 
 @pytest.mark.parametrize("platform", ["tpu", "cuda", ""])
