@@ -117,15 +117,6 @@ def run(case: Path, dtype: str, steps: int) -> Ran:
     return ran._replace(peak_bytes=peak_bytes())
 
 
-def matrix_flops(dtype: str) -> float:
-    """The matrix peak of JAX as a run compiles for it."""
-    import jax
-
-    from jaxlm import compiler
-
-    return jax_flops(dtype, compiler.options(jax.devices()[0]))
-
-
 def main() -> None:
     """Runs what is asked for."""
     platforms.choose()
@@ -136,7 +127,7 @@ def main() -> None:
             export(step.config("float32", "unroll"), Path(directory), int(steps))
         case "run", directory, dtype, steps:
             ran = run(Path(directory), dtype, int(steps))
-            print(report(ran, matrix_flops(dtype), ["jax", "jaxlib"]))
+            print(report(ran, jax_flops(dtype), ["jax", "jaxlib"]))
         case _:
             sys.exit(__doc__)
 

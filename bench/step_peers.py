@@ -192,12 +192,12 @@ def run_torch(case: Path, kind: str, dtype: str, steps: int) -> str:
 # ---- JAX -----------------------------------------------------------------------------------------
 
 
-def jax_flops(dtype: str, options: dict[str, Any] | None = None) -> float:
-    """The matrix peak of the JAX of this environment, with these options of its compiler."""
+def jax_flops(dtype: str) -> float:
+    """The matrix peak of the JAX of this environment."""
     import jax
     from jax import numpy as jnp
 
-    multiply = jax.jit(lambda a, b: a @ b, compiler_options=options)
+    multiply = jax.jit(lambda a, b: a @ b)
 
     def product(size: int) -> Callable[[], object]:
         a = jnp.full((size, size), 0.5, jnp.dtype(dtype))

@@ -1,7 +1,6 @@
-"""Options for XLA's compilers, a reason beside each; a plan compiles with the same.
+"""Options for the compilers of TPU and GPU, a reason beside each; a plan compiles with the same.
 
-A reason is one that the compiled program shows, or the maker's advice, or on a CPU a measured time,
-and says which. What only an
+A reason is one that the compiled program shows, or the maker's advice, and says which. What only an
 environment variable can set is in `jaxlm.platforms`.
 """
 
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 
 from jaxlib._jax import Device  # jax.Device is a variable to a type checker
 
-from jaxlm import hardware, platforms
+from jaxlm import hardware
 
 
 class Option(NamedTuple):
@@ -112,23 +111,6 @@ OPTIONS: dict[str, dict[str, Option]] = {
 }
 """By chip, as in `jaxlm.hardware.CHIPS`: name of XLA's, without dashes -> setting."""
 
-AMX_OPTIONS = {
-    "xla_cpu_use_onednn": Option(
-        True, "The library that PyTorch multiplies with, and the next option's condition."
-    ),
-    "xla_cpu_experimental_onednn_fusion_type": Option(
-        "LIBRARY_FUSION_TYPE_DOT",
-        "Products by oneDNN: on two cores [4096, 512] x [512, 32000] of bfloat16 takes 40 ms in "
-        "place of 140 by YNNPACK, XLA's default; of float32 as long.",
-    ),
-    "xla_cpu_experimental_ynn_fusion_type": Option(
-        "LIBRARY_FUSION_TYPE_REDUCE",
-        "YNNPACK keeps sums and maxima, half as fast without it, and leaves the products.",
-    ),
-}
-"""For a CPU with AMX, where they were measured; any other has XLA's defaults. Not here: oneDNN by
-xla_cpu_experimental_onednn_custom_call, as fast, which takes five times as long to compile."""
-
 _DETERMINISTIC = {
     "xla_gpu_exclude_nondeterministic_ops": Option(
         True,
@@ -144,15 +126,14 @@ same ones, whatever it would measure. Without it, each start may choose others."
 
 
 def options(device: Device, deterministic: Path | None = None) -> dict[str, Any]:
-    """`compiler_options` for programs on such a device, real or compile-only.
+    """`compiler_options` for programs on such a device, real or compile-only; none for a CPU.
 
     `deterministic`: a GPU's programs give the same bits each time they run and each time they are
     compiled, by the choices of kernels kept in this directory.
     """
     chip = hardware.by_kind(device.device_kind)
     if chip is None:
-        amx = device.platform == "cpu" and platforms.has_amx()
-        return {name: o.value for name, o in AMX_OPTIONS.items()} if amx else {}
+        return {}
     settings = OPTIONS[chip.name]
     if deterministic is None or chip.platform != "cuda":
         return {name: o.value for name, o in settings.items()}

@@ -16,7 +16,7 @@ import numpy as np
 from jax import numpy as jnp
 from tqdm import tqdm
 
-from jaxlm import activity, compiler, hardware, terminal
+from jaxlm import activity, hardware, terminal
 from jaxlm.activity import Activity
 from jaxlm.clock import crossed
 from jaxlm.config import ModelConfig
@@ -57,11 +57,10 @@ def peak_tflops(cfg_peak: float | None, dtype: str) -> float:
 
 def measured_tflops(dtype: str, size: int = 2048, tries: int = 5) -> float:
     """The best of some products of square matrices on one device of this process."""
-    device = jax.local_devices()[0]
-    product = jax.jit(lambda a: a @ a, compiler_options=compiler.options(device))
+    product = jax.jit(lambda a: a @ a)
     best = math.inf
     # On the mesh of a run every device, of other processes too, would make the same product.
-    with jax.set_mesh(jax.make_mesh((1,), ("one",), devices=[device])):
+    with jax.set_mesh(jax.make_mesh((1,), ("one",), devices=jax.local_devices()[:1])):
         a = jnp.full((size, size), 0.5, jnp.dtype(dtype))
         product(a).block_until_ready()
         for _ in range(tries):

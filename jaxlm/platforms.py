@@ -94,15 +94,6 @@ def gpu(proc: Path = Path("/proc")) -> Chip | None:
     return hardware.by_kind(models.pop()) if len(models) == 1 else None
 
 
-def has_amx(proc: Path = Path("/proc")) -> bool:
-    """Whether the processor multiplies matrices of bfloat16 by itself (Intel's AMX)."""
-    with contextlib.suppress(OSError):
-        text = (proc / "cpuinfo").read_text(encoding="utf-8", errors="replace")
-        flags = next((line for line in text.splitlines() if line.startswith("flags")), "")
-        return "amx_bf16" in flags.split()
-    return False
-
-
 def attached(dev: Path = Path("/dev")) -> bool:
     """Whether the machine has an accelerator that JAX could use."""
     return any(path.name != "vfio" for pattern in DEVICES for path in dev.glob(pattern))

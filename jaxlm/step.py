@@ -232,5 +232,4 @@ def compile_eval_step(
     return jax.jit(
         lambda params, rows_BT1, piece_bytes_V: eval_step(step, params, rows_BT1, piece_bytes_V),
         out_shardings=mesh_lib.replicated(mesh),
-        compiler_options=compiler.options(mesh.devices.flat[0]),
     )

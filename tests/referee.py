@@ -52,12 +52,12 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("jaxlm.data.mixture", "jaxlm.status"),
     ("jaxlm.status_lines",),
     # 1: the machine
-    ("jaxlm.compiler",),
     (
         "jaxlm.mesh",
         "jaxlm.metrics",
         "jaxlm.cluster",
         "jaxlm.compiled",
+        "jaxlm.compiler",
         "jaxlm.signals",
     ),
     (

@@ -127,10 +127,3 @@ def test_a_command_starts_jax_in_silence():
     lines = done.stderr.splitlines()
     assert done.stdout.splitlines()[-1] == "cpu", done.stderr
     assert [line for line in lines if not line.startswith("jaxlm status:")] == []
-
-
-def test_a_processor_says_whether_it_has_matrix_units(tmp_path):
-    assert not platforms.has_amx(tmp_path)
-    for flags, has in (("fpu avx512f amx_bf16 amx_tile", True), ("fpu amx_bf16x", False)):
-        (tmp_path / "cpuinfo").write_text(f"model name : amx_bf16\nflags\t\t: {flags}\n")
-        assert platforms.has_amx(tmp_path) == has

@@ -69,9 +69,9 @@ def describe(platform: str, dtype: jnp.dtype) -> str:
 
 # ---- row by row ----------------------------------------------------------------------------------
 #
-# A CPU's matrix units take a product in the form [m, k] x [k, n], all three row by row in memory;
-# other forms take longer with the libraries that XLA has for it (`compiler.AMX_OPTIONS`). What is
-# transposed to have that form it makes a part of the product again, unless its layout is given.
+# XLA's CPU compiler gives a product to the matrix units (AMX) in the form [m, k] x [k, n] alone,
+# all three row by row in memory; other forms it computes in float32. What is transposed to have
+# that form it makes a part of the product again, unless the layout is constrained.
 
 
 def laid_out(x: jax.Array) -> jax.Array:

@@ -1,7 +1,7 @@
 """Attention for CPUs: all products in the one form that their matrix units take, and a gradient by
 hand.
 
-What autodiff makes of the reference, XLA's CPU compiler multiplies more slowly, and it copies the
+What autodiff makes of the reference, XLA's CPU compiler multiplies in float32, and it copies the
 scores of all pairs to other layouts. Here only queries, keys, values and their gradients are turned
 (`ops.dense.turned`), and most of what lies above the diagonal is left out.
 
@@ -63,8 +63,8 @@ def _forward(
     s_BNRS = jnp.where(mask_B1RS, s_BNRS, MASKED)
     p_BNRS = laid_out(rounded(jnp.exp(s_BNRS - s_BNRS.max(-1, keepdims=True)), v_BNSK.dtype))
     sum_BNR1 = jax.lax.optimization_barrier(p_BNRS).astype(jnp.float32).sum(-1, keepdims=True)
-    # The product in the type of v: oneDNN has no other, and XLA would multiply in float32.
-    o_BNRK = rounded((p_BNRS @ v_BNSK).astype(jnp.float32) / sum_BNR1, v_BNSK.dtype)
+    o_BNRK = jnp.matmul(p_BNRS, v_BNSK, preferred_element_type=jnp.float32) / sum_BNR1
+    o_BNRK = rounded(o_BNRK, v_BNSK.dtype)
     return o_BNRK, (q_BNRK, k_BNSK, v_BNSK, p_BNRS, sum_BNR1, o_BNRK)
 
 
