@@ -6,19 +6,25 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from bench.runs import wait_until
+from jaxlm.demo import PROMPTS, SAMPLING
 
 ROOT = Path(__file__).parents[2]
 PASSED_ON = ("PATH", "LANG", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 """With PIP_* and proxies, all that a fresh machine must know of its network."""
 
 KNOWN = {"book": 0.5, "encyclopedia": 0.8, "code": 0.8}
-"""Least share of a sample's trigrams that are in the corpus. Tokens at random have at most 0.01,
-0.58 and 0.62; the demo's model has about 0.55, 0.95 and 0.95."""
+"""Least share of the trigrams of the samples that are in the corpus. Tokens at
+random have at most 0.01, 0.58 and 0.62; the demo's model has about 0.55, 0.95 and 0.95."""
+
+BOOKS = 40
+"""Samples of a book: one has a share from 0.38 to 0.70, so the share of all is within 0.01
+(0.552 and 0.557 of two models)."""
 
 MINUTES = 60
 """In seconds."""
@@ -61,6 +67,23 @@ def finish(clone: Path, env: dict[str, str], log: Path) -> str:
     return text
 
 
+def sampled(clone: Path, env: dict[str, str], run: Path, prompt: str, count: int) -> list[str]:
+    """Samples as the demo takes them."""
+    how = [f"--{name.replace('_', '-')}={value}" for name, value in asdict(SAMPLING).items()]
+    command = [str(clone / ".venv/bin/python"), "-m", "jaxlm", "sample", f"--workdir={run}", *how]
+    done = subprocess.run(
+        [*command, *(count * [f"--prompt={prompt}"])],
+        cwd=clone,
+        env=env,
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+        check=True,
+    )
+    texts = [f"{prompt}{rest}".strip() for rest in done.stdout.split(prompt)[1:]]
+    assert len(texts) == count
+    return texts
+
+
 def trigrams(text: str) -> list[str]:
     return [text[i : i + 3] for i in range(len(text) - 2)]
 
@@ -88,13 +111,16 @@ def test_demo_killed_half_way_then_finished_then_run_again(tmp_path: Path):
             assert after < 0.8 * summary["before"][key], key
     assert sum(c["kept"] for c in summary["counts"].values()) > 500
     assert set(summary["samples"]) == {"book", "encyclopedia", "code"}
-    for name, sample in summary["samples"].items():
+    samples = {name: [sample] for name, sample in summary["samples"].items()}
+    samples["book"] = sampled(clone, env, run, PROMPTS["book"], BOOKS)
+    assert samples["book"][0] == summary["samples"]["book"]
+    for name, texts in samples.items():
         lines = (run / "data" / "sample" / f"{name}.jsonl").read_text(encoding="utf-8")
         corpus = "".join(json.loads(line)["text"] for line in lines.split("\n") if line)
         known = set(trigrams(corpus))
-        found = [t in known for t in trigrams(sample)]
-        assert len(found) > 50, sample
-        assert sum(found) > KNOWN[name] * len(found), sample
+        found = [t in known for text in texts for t in trigrams(text)]
+        assert len(found) > 50 * len(texts), texts
+        assert sum(found) > KNOWN[name] * len(found), texts
 
     text = finish(clone, env, tmp_path / "again.log")
     assert "nothing to do" in text
