@@ -19,8 +19,8 @@ PASSED_ON = ("PATH", "LANG", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 """With PIP_* and proxies, all that a fresh machine must know of its network."""
 
 KNOWN = {"book": 0.5, "encyclopedia": 0.8, "code": 0.8}
-"""Least share of the trigrams of the samples that are in the corpus. Tokens at
-random have at most 0.01, 0.58 and 0.62; the demo's model has about 0.55, 0.95 and 0.95."""
+"""Least share of the trigrams of a type's samples that are in the corpus. Tokens at random have at
+most 0.01, 0.58 and 0.62; the demo's model has about 0.55, 0.95 and 0.95."""
 
 BOOKS = 40
 """Samples of a book: one has a share from 0.38 to 0.70, so the share of all is within 0.01
