@@ -160,9 +160,7 @@ def loop(
     reader, saves = Reader(run, writer, judge, stop), Saves(run, checks, judge)
     asked = np.zeros(2, np.int32)
     with contextlib.closing(writer), loader:
-        need = attention.need(cfg.model, cfg.data.seq_len)
-        say(attention.describe(run.step.model.attention, run.mesh.devices.flat[0], need))
-        say(dense.describe(mesh_lib.platform_in_force(), run.step.model.dtype))
+        _say_kernels(run)
         say(f"training from step {step} to {writer.total_steps}; compiling")
         checks.compare(train_state, step)  # and a save in haste need not wait for its compilation
         if step == 0:
@@ -173,6 +171,7 @@ def loop(
             controls = host.controls(batch, saves.wish, stop.is_set(), limits)
             with HERE.during(Activity.STEP if programs.compiled else Activity.COMPILE):
                 train_state, result = checks.step(train_state, batch, controls, position)
+            loader.read_on()
             programs.compiled = stop.steps_run = True
             step, before, position = step + 1, position, batch.next_position
             ledger.at(step, position)
@@ -203,6 +202,12 @@ def loop(
         saves.last(train_state, step, position, evaluation if complete and not stopping else None)
         writer.status("done" if complete else "stopped", step, position)
     return _exit_code(step, complete, stopping)
+
+
+def _say_kernels(run: Run) -> None:
+    model, need = run.step.model, attention.need(run.cfg.model, run.cfg.data.seq_len)
+    say(attention.describe(model.attention, run.mesh.devices.flat[0], need))
+    say(dense.describe(mesh_lib.platform_in_force(), model.dtype))
 
 
 def _exit_code(step: int, complete: bool, stopping: bool) -> int:

@@ -76,18 +76,19 @@ class Loader:
                 "size that divides them"
             )
         share = _Share(sharding, batch_size, source.seq_len)
-        self._queue: queue.Queue[Batch | BaseException] = queue.Queue(DEPTH)
+        self._queue: queue.SimpleQueue[Batch | BaseException] = queue.SimpleQueue()
         self._error: BaseException | None = None
+        self._room, self._owed = threading.Semaphore(DEPTH), False
         stop = threading.Event()
         plan = _Plan(skips, start, end, share)
         # The thread must not hold the loader, or a forgotten one would never be collected.
         thread = threading.Thread(
             target=_fill,
-            args=(source, plan, self._queue, stop),
+            args=(source, plan, self._queue, self._room, stop),
             name="jaxlm-loader",
             daemon=True,
         )
-        self._stop = weakref.finalize(self, _stop, thread, self._queue, stop)
+        self._stop = weakref.finalize(self, _stop, thread, self._queue, self._room, stop)
         thread.start()
 
     def close(self) -> None:
@@ -102,12 +103,24 @@ class Loader:
         if self._error is None:
             if not self._stop.alive:
                 raise ValueError("the loader is closed")
+            self.read_on()
             item = self._queue.get()
             if not isinstance(item, BaseException):
+                self._owed = True
                 return item
             self._error = item
             self.close()
         raise self._error
+
+    def read_on(self) -> None:
+        """Has a batch read in place of the one that was taken; else the next `__next__` does.
+
+        Called when the step was handed over: reading and dispatch are both Python, and would take
+        the interpreter from each other.
+        """
+        if self._owed:
+            self._owed = False
+            self._room.release()
 
     def __enter__(self) -> Self:
         return self
@@ -184,14 +197,22 @@ class _Plan(Sequence[np.ndarray]):
         return Batch(self._share.place(local), positions_B, next_position)
 
 
-def _fill(source: Rows, plan: _Plan, out: queue.Queue, stop: threading.Event) -> None:
+def _fill(
+    source: Rows,
+    plan: _Plan,
+    out: queue.SimpleQueue,
+    room: threading.Semaphore,
+    stop: threading.Event,
+) -> None:
     """The thread: puts every batch, then StopIteration or what went wrong."""
     local_batches = source.stream(plan)
     try:
         for i, local in zip(range(len(plan)), local_batches, strict=True):
+            batch = plan.batch(i, local)
+            room.acquire()
             if stop.is_set():
                 return
-            out.put(plan.batch(i, local))
+            out.put(batch)
         out.put(StopIteration())
     except BaseException as e:  # whatever it is, it is raised in the thread that asked
         out.put(e)
@@ -199,10 +220,14 @@ def _fill(source: Rows, plan: _Plan, out: queue.Queue, stop: threading.Event) ->
         local_batches.close()
 
 
-def _stop(thread: threading.Thread, out: queue.Queue, stop: threading.Event) -> None:
+def _stop(
+    thread: threading.Thread,
+    out: queue.SimpleQueue,
+    room: threading.Semaphore,
+    stop: threading.Event,
+) -> None:
     stop.set()
-    while thread.is_alive():
-        # The thread may wait for room in the queue.
-        with contextlib.suppress(queue.Empty):
-            out.get_nowait()
-        thread.join(0.01)
+    room.release()
+    thread.join()
+    while not out.empty():
+        out.get_nowait()

@@ -49,10 +49,10 @@ class Slow(SyntheticRows):
         return super().rows(positions)
 
 
-def wait_until_full(rows: Slow) -> None:
-    """Until the thread has read all it may: one batch taken, DEPTH waiting, one that wants room."""
+def wait_until_asked(rows: Slow, batches: int) -> None:
+    """Until the thread has read so many."""
     deadline = time.monotonic() + 60
-    while rows.asked < DEPTH + 2 and time.monotonic() < deadline:
+    while rows.asked < batches and time.monotonic() < deadline:
         time.sleep(0.01)
 
 
@@ -149,10 +149,18 @@ def test_what_goes_wrong_in_the_thread_is_raised_by_next_and_stays(rows):
 def test_it_reads_ahead_but_not_without_bound():
     rows = Slow()
     with Loader(rows, shard(), B, 0, 100 * B) as loader:
-        next(loader)
-        wait_until_full(rows)
-        time.sleep(0.1)
-        assert rows.asked == DEPTH + 2
+        for _ in range(3):
+            loader.read_on()  # nothing was taken: no room is made
+        for taken in range(3):  # DEPTH wait in the queue, and one wants room
+            next(loader)
+            wait_until_asked(rows, taken + DEPTH + 1)
+            time.sleep(0.1)
+            assert rows.asked == taken + DEPTH + 1, "read before it was asked to read on"
+            for _ in range(3):
+                loader.read_on()
+            wait_until_asked(rows, taken + DEPTH + 2)
+            time.sleep(0.1)
+            assert rows.asked == taken + DEPTH + 2
 
 
 def test_close_ends_the_thread_at_once():
