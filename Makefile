@@ -3,7 +3,7 @@
 PYTHON_IN_VENV = .venv/bin/python
 
 .DEFAULT_GOAL = help
-.PHONY: help env demo test test-system test-compilers lint faults bench bench-checkpoint bench-data bench-peers plans clean
+.PHONY: help env demo test test-system test-compilers lint faults bench bench-checkpoint bench-data bench-peers bench-growth plans clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,9 @@ bench-data: env ## speed and memory of the data build, its parts beside others, 
 
 bench-peers: env ## the step beside PyTorch's and MaxText's, 2 hours, writes a section of docs/speed.md; ARGS="--rounds=1"
 	@$(PYTHON_IN_VENV) -m bench.trainers $(ARGS)
+
+bench-growth: env ## what a step takes with layers, width, sequence and batch doubled, 15 minutes
+	@$(PYTHON_IN_VENV) -m bench.growth $(ARGS)
 
 plans: env ## docs/plans.md and the headers of configs/lm_*.py: every config compiled for every target, hours
 	@$(PYTHON_IN_VENV) -m jaxlm.plan.table

@@ -1,4 +1,4 @@
-"""How the cost of a step grows: layers, width, sequence and batch, each doubled alone.
+"""`make bench-growth`: what a step costs with layers, width, sequence or batch doubled.
 
 Time beside the FLOPs of the model, memory beside the plan's formula; each measurement is a process
 of its own, and rounds take turns.
@@ -30,6 +30,7 @@ CASES: dict[str, dict[str, Any]] = {
     "batch, 16": {"batch_size": 16},
 }
 """What is doubled -> fields of the model, of the data or of the batch."""
+DTYPES = ("bfloat16", "float32")
 STEPS = 6
 
 
@@ -81,9 +82,9 @@ def measure(dtype: str, case: str) -> Figures:
 
 
 def main() -> int:
-    """Prints a table."""
+    """Prints a table a type."""
     parser = argparse.ArgumentParser(prog="python -m bench.growth", description=__doc__)
-    parser.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16")
+    parser.add_argument("--dtype", choices=DTYPES, help="default: both")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--inside", metavar="CASE", choices=CASES, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -91,14 +92,21 @@ def main() -> int:
     if args.inside is not None:
         print(json.dumps(measure(args.dtype, args.inside)))
         return 0
-    found: dict[str, list[Figures]] = {case: [] for case in CASES}
-    for number in range(args.rounds):
-        for case in CASES:
-            found[case].append(_fresh(args.dtype, case))
-            print(f"round {number + 1}: {case}: {found[case][-1].step_s:.3f} s", file=sys.stderr)
-    print(f"{args.dtype}, {os.cpu_count()} CPUs, medians of {args.rounds} processes\n")
-    print("\n".join(table(found)))
+    for dtype in DTYPES if args.dtype is None else [args.dtype]:
+        found = measured(dtype, args.rounds)
+        print(f"\n{dtype}, {os.cpu_count()} CPUs, medians of {args.rounds} processes\n")
+        print("\n".join(table(found)), flush=True)
     return 0
+
+
+def measured(dtype: str, rounds: int) -> dict[str, list[Figures]]:
+    """Of each case, a process a round."""
+    found: dict[str, list[Figures]] = {case: [] for case in CASES}
+    for number in range(1, rounds + 1):
+        for case, figures in found.items():
+            figures.append(_fresh(dtype, case))
+            print(f"{dtype}, round {number}: {case}: {figures[-1].step_s:.3f} s", file=sys.stderr)
+    return found
 
 
 def table(found: Mapping[str, list[Figures]]) -> list[str]:
