@@ -79,16 +79,24 @@ class Table(NamedTuple):
         """A trainer's, in order."""
         return [r for r in self.results if r.trainer == trainer and r.settings == settings]
 
+    @property
+    def has_bare(self) -> bool:
+        """Whether anything ran without the allocator's settings."""
+        return not all(r.settings for r in self.results)
+
     def rows(self, goals: Mapping[str, float]) -> Iterator[str]:
         """A line for each trainer."""
+        bare = self.has_bare
+        more = " allocator as it is: tokens/s | GB | jaxlm / it |" if bare else ""
         yield (
             "| | tokens/s | share of its own matrix peak (TFLOP/s) | start-up, s | peak memory, GB "
-            "| jaxlm / it (rounds) | goal | allocator as it is: tokens/s | GB | jaxlm / it |"
+            f"| jaxlm / it (rounds) | goal |{more}"
         )
-        yield "|---|---:|---:|---:|---:|---|---|---:|---:|---|"
+        yield "|---|---:|---:|---:|---:|---|---|" + "---:|---:|---|" * bare
         for trainer in goals:
             if trainer in self.skipped:
-                yield f"| {trainer} | not run: {self.skipped[trainer]} |" + " |" * 8
+                empty = " |" * (5 + 3 * bare)
+                yield f"| {trainer} | not run: {self.skipped[trainer]} |{empty}"
             elif self.of(trainer):
                 yield self._row(trainer, goals[trainer])
 
@@ -110,13 +118,14 @@ class Table(NamedTuple):
             r = ratio(ours, runs)
             reached = "reached" if r.median >= goal else "**not reached**"
             cells += [f"{r.median:.2f} ({r.low:.2f} to {r.high:.2f})", f"{goal:g}: {reached}"]
-        if not bare:
-            return f"| {' | '.join([*cells, '', '', ''])} |"
-        cells += [
-            f"{self.speed(bare):,.0f}",
-            f"{statistics.median(r.peak_bytes for r in bare) / 1e9:.1f}",
-            "" if trainer == OURS or not ours_bare else f"{ratio(ours_bare, bare).median:.2f}",
-        ]
+        if bare:
+            cells += [
+                f"{self.speed(bare):,.0f}",
+                f"{statistics.median(r.peak_bytes for r in bare) / 1e9:.1f}",
+                "" if trainer == OURS or not ours_bare else f"{ratio(ours_bare, bare).median:.2f}",
+            ]
+        elif self.has_bare:
+            cells += [""] * 3
         return f"| {' | '.join(cells)} |"
 
     def speed(self, runs: Sequence[Result]) -> float:
@@ -136,8 +145,7 @@ class Table(NamedTuple):
 PROSE = """\
 `make bench-peers` on {machine}: whole training steps of the model above (forward, backward,
 clipping, AdamW with float32 weights and moments), each trainer in processes of its own that take
-turns: {rounds}. All have these settings of glibc's allocator: `{settings}`; the last three
-columns are without them.
+turns: {rounds}. All have these settings of glibc's allocator: `{settings}`{bare}.
 
 A process's speed is that of its median step, a trainer's that of its median process; a ratio is
 that of a round, given as the median and from the least to the most. The matrix peak is the best
@@ -163,7 +171,11 @@ def section(
     settings: str,
 ) -> str:
     """The section between its markers."""
-    prose = PROSE.format(machine=machine, rounds=rounds, settings=settings, agree=AGREE_STEPS)
+    has_bare = any(table.has_bare for table in tables.values())
+    bare = "; the last three columns are without them" if has_bare else ""
+    prose = PROSE.format(
+        machine=machine, rounds=rounds, settings=settings, bare=bare, agree=AGREE_STEPS
+    )
     lines = [BEGIN, "", "## Beside other trainers"]
     for paragraph in prose.split("\n\n"):
         lines += ["", *_filled(paragraph)]

@@ -52,6 +52,19 @@ def test_a_table_tells_what_is_reached_what_is_not_and_what_did_not_run():
     assert list(table().missed(higher)) == ["float32: jaxlm / A is 1.30, below 1.4"]
 
 
+def test_columns_that_nothing_was_measured_for_are_left_out():
+    measured = table({"B": "no wheel"})
+    measured = measured._replace(results=[r for r in measured.results if r.settings])
+    lines = list(measured.rows(GOALS))
+    assert {line.count("|") for line in lines} == {8}
+    assert lines[2] == "| jaxlm | 4,000 | 50% (2.00) | 99.5 | 2.0 |  |  |"
+    texts = [
+        trainers_page.section({"float32": t}, GOALS, "4 cores", "3 rounds", "X=1")
+        for t in (measured, table())
+    ]
+    assert ["columns are without" in " ".join(text.split()) for text in texts] == [False, True]
+
+
 def test_losses_that_differ_by_more_than_rounding_end_the_comparison():
     ours, theirs = result(OURS, 0, 1.0), result("A", 0, 1.0)
     trainers_page.check(ours, theirs)
