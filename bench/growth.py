@@ -7,6 +7,7 @@ of its own, and rounds take turns.
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -45,6 +46,8 @@ class Figures(NamedTuple):
     """Of a step's arguments, results and temporaries, by the compiler's account."""
     expected_bytes: float
     """By `plan.estimate`."""
+    peak_bytes: int
+    """Resident, of the whole process, compilation included."""
 
 
 def config(dtype: str, changes: Mapping[str, Any]) -> "Config":
@@ -78,6 +81,7 @@ def measure(dtype: str, case: str) -> Figures:
         flops=flops_per_token(cfg.model, cfg.data.seq_len) * cfg.batch_tokens,
         bytes=held + used.temp_size_in_bytes,
         expected_bytes=estimate.memory(cfg, shape, estimate.state(cfg)),
+        peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     )
 
 
@@ -113,8 +117,8 @@ def table(found: Mapping[str, list[Figures]]) -> list[str]:
     """A line a case, of Markdown; the base comes first, and ratios are to it."""
     lines = [
         "| doubled | s a step | times the base | its FLOPs | time / FLOPs | GB | times the base "
-        "| by formula |",
-        "|---|---|---|---|---|---|---|---|",
+        "| by formula | resident GB |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     base = found[BASE]
     for case, figures in found.items():
@@ -126,7 +130,7 @@ def table(found: Mapping[str, list[Figures]]) -> list[str]:
         lines.append(
             f"| {case} | {statistics.median(f.step_s for f in figures):.3f} | {slower:.2f} "
             f"| {flops:.2f} | {slower / flops:.2f} | {own.bytes / 1e9:.2f} | {grown:.2f} "
-            f"| {expected:.2f} |"
+            f"| {expected:.2f} | {max(f.peak_bytes for f in figures) / 1e9:.1f} |"
         )
     return lines
 

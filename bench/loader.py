@@ -36,7 +36,7 @@ LONG_ROWS = 2_048
 """Tokens of a row of `measure_many`."""
 MANY = {200: 128, 1_000: 64}
 """Shards -> records of each. One shuffle window has room for all of a source's shards, so rows come
-from anywhere: of 1,000 shards three quarters are not open when they are wanted."""
+from anywhere."""
 WEIGHTS = (5.0, 4.0, 3.0, 2.0, 1.0)
 """Of the sources there."""
 ROUNDS = 5

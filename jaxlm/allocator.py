@@ -29,6 +29,11 @@ TUNABLES: dict[str, Variable] = {
         "20000000000",
         "The heap's free end, up to 20 GB, is not given back and taken anew: without it 1.18.",
     ),
+    "glibc.malloc.tcache_count": Variable(
+        "0",
+        "Threads keep no small blocks: one cut off an array to align it would be kept, and the "
+        "room left too small for the next of that size.",
+    ),
 }
 """Name in GLIBC_TUNABLES -> setting. Figures: how many times as fast as plain a step of the demo's
 model is; `python -m bench.malloc --parts`, docs/speed.md. Of memory they took 1.3 times

@@ -25,7 +25,8 @@ def tunables(process):
     text = pathlib.Path(f"/proc/{process}/environ").read_bytes().replace(b"\\0glibc.", b":glibc.")
     lines = text.split(b"\\0")
     return [x.decode() for x in lines if x.startswith((b"GLIBC_", b"MALLOC_", b"JAXLM_"))]
-child = subprocess.Popen(["sleep", "60"])
+child = subprocess.Popen(["sh", "-c", "echo && read _"], stdin=-1, stdout=-1)
+child.stdout.readline()  # before it runs, its environment may read as empty
 print(json.dumps([os.getpid(), sys.argv, tunables("self"), tunables(child.pid)]), flush=True)
 child.kill()
 if "--wait" in sys.argv:
@@ -131,6 +132,46 @@ def test_the_settings_are_this_glibcs():
     listed = subprocess.run([linker, "--list-tunables"], capture_output=True, text=True).stdout
     for name in allocator.TUNABLES:
         assert f"{name}: " in listed, listed
+
+
+ARRAYS = """
+import ctypes
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.free.argtypes = [ctypes.c_void_p]
+
+class Info(ctypes.Structure):
+    names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = [(name, ctypes.c_size_t) for name in names.split()]
+
+def array(size):
+    address = ctypes.c_void_p()
+    assert libc.posix_memalign(ctypes.byref(address), 64, ctypes.c_size_t(size)) == 0
+    return address
+
+libc.mallinfo2.restype = Info
+before = []
+for _ in range(50):
+    arrays = [array(size << 20) for size in (64, 16, 32)]
+    small = [libc.malloc(size) for size in (24, 40, 56, 72)]
+    for address in before + arrays:
+        libc.free(address)
+    before = small
+print(libc.mallinfo2().arena >> 20)
+"""
+
+
+def test_an_array_fits_where_one_of_its_size_was():
+    """A step's arrays take the room of the last one's, with small requests in between."""
+    done = subprocess.run(
+        [sys.executable, "-c", ARRAYS],
+        env=allocator.environment(environment()),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    live = 64 + 16 + 32
+    assert live <= int(done.stdout) < 2 * live
 
 
 def test_a_call_inside_another_program_is_left_alone(monkeypatch):

@@ -21,7 +21,7 @@ def test_each_case_doubles_one_thing(case):
 
 
 def test_ratios_are_to_the_base_of_the_same_round():
-    base = [Figures(1.0, 1e12, 10**9, 2e9), Figures(2.0, 1e12, 10**9, 2e9)]
-    other = [Figures(2.0, 2e12, 3 * 10**9, 5e9), Figures(6.0, 2e12, 3 * 10**9, 5e9)]
+    base = [Figures(s, 1e12, 10**9, 2e9, 2 * 10**9) for s in (1.0, 2.0)]
+    other = [Figures(s, 2e12, 3 * 10**9, 5e9, int(s) * 10**9) for s in (2.0, 6.0)]
     lines = table({BASE: base, "layers": other})
-    assert lines[-1] == "| layers | 4.000 | 2.50 | 2.00 | 1.25 | 3.00 | 3.00 | 2.50 |"
+    assert lines[-1] == "| layers | 4.000 | 2.50 | 2.00 | 1.25 | 3.00 | 3.00 | 2.50 | 6.0 |"

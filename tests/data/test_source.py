@@ -1,6 +1,7 @@
 """Rows from shards: the right ids, and every kind of damage named."""
 
 import os
+import resource
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -134,8 +135,26 @@ def test_few_shards_are_open_at_once(tmp_path, monkeypatch):
     assert (rows.rows(np.arange(40)) == expected).all()
 
 
-def test_memory_and_open_files_do_not_grow_with_the_shards(tmp_path):
+def test_open_shards_leave_most_files_to_others(tmp_path):
+    """A process may have 400 files, so a hundred shards stay open."""
+    rows = open_train(make_corpus(tmp_path / "corpus", {"web": (2,) * 120}))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (400, hard))
+    try:
+        limited = open_train(make_corpus(tmp_path / "limited", {"web": (2,) * 120}))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    for each in (rows, limited):
+        each.rows(np.arange(240))
+    files = [os.path.realpath(f) for f in Path("/proc/self/fd").iterdir()]
+    names = ("corpus", "limited")
+    found = [sum(file.startswith(str(tmp_path / name)) for file in files) for name in names]
+    assert found[0] > found[1] == 100
+
+
+def test_memory_and_open_files_do_not_grow_with_the_shards(tmp_path, monkeypatch):
     """A thousand of them, all in one shuffle window: most must be opened anew when they are met."""
+    monkeypatch.setattr(source, "OPEN_SHARDS", 256)
     corpus = tmp_path / "corpus"
     path = make_corpus(corpus, {"web": (2,) * 500, "code": (2,) * 500})
     rows = train_rows(replace(config(path), shuffle_window=2**20, block_rows=2000))
