@@ -2,6 +2,7 @@
 
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 
 import pytest
@@ -12,7 +13,10 @@ from bench import stores
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"
-os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "0"  # no test hangs on what another has compiled
+# Runs find what others of the same call of pytest have compiled, as a user's do, and nothing else.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    _cache = tempfile.TemporaryDirectory(prefix="jaxlm-tests-")
+    os.environ["XDG_CACHE_HOME"] = _cache.name
 # Under nohup, or in the background of a script, they would be told not to hear these.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
