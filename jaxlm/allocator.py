@@ -36,8 +36,8 @@ TUNABLES: dict[str, Variable] = {
     ),
 }
 """Name in GLIBC_TUNABLES -> setting. Figures: how many times as fast as plain a step of the demo's
-model is; `python -m bench.malloc --parts`, docs/speed.md. Of memory they took 1.3 times
-there, and 2 to 2.7 times with 56M parameters."""
+model is; `python -m bench.malloc --parts`, docs/speed.md. Of memory they took 1.0 to 1.3
+times there, and 1.3 to 2.7 times with 56M parameters: runs differ."""
 
 COMMANDS = ("train", "evaluate", "sample", "replay", "demo")
 """Those that compute."""
@@ -47,7 +47,7 @@ VARIABLE, BEFORE = "GLIBC_TUNABLES", "JAXLM_TUNABLES_BEFORE"
 """What glibc reads, and, in the next life alone, what it was in this one (JSON)."""
 
 LINE = (
-    "memory: glibc keeps it, in huge pages (faster steps, 1.3 to 2.7 times the memory); "
+    "memory: glibc keeps it, in huge pages (faster steps, up to 2.7 times the memory); "
     f"{FLAG} leaves it as it is"
 )
 """What a run says of it."""
